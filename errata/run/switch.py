@@ -2,6 +2,8 @@
 
 Each step can be repeated by a process that continues after another one died:
 
+0. if the brokers have lost records, the processes of the old version write them again: only they
+   have the state for that;
 1. processes of the old version are asked to end;
 2. the ingest tasks are taken over, and report the largest epoch that any of them has reported:
    nothing more comes in under the old version;
@@ -27,9 +29,10 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import announce, write_plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks import lost_records
+from errata.processors.tasks.lost_records import LostRecordsError
 from errata.processors.tasks.shared import Shared
-from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents
-from errata.processors.wire.report import NEVER, Report
+from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents, mark
+from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.run.parts import Actor
 from errata.schemas import revisions as frames
@@ -74,12 +77,17 @@ class Switch:
     _read: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def run(self) -> Iterator[bool]:
-        """Run the switch; repeat it from the start if other processes were slow to end."""
+        """Run the switch.
+
+        It is repeated from the start if other processes were slow to end, or if the brokers have
+        lost records meanwhile that processes of the old version can write again.
+        """
         for attempt in count(1):
             try:
                 yield from self.run_once()
-            except (FencedError, DoubtfulCommitError) as error:
-                if attempt == MOST_ATTEMPTS:
+            except (FencedError, DoubtfulCommitError, LostRecordsError) as error:
+                is_final = isinstance(error, LostRecordsError) and not self._pending()
+                if is_final or attempt == MOST_ATTEMPTS:
                     raise
                 log.warning("%s; starting the switch again", error)
             else:
@@ -91,15 +99,23 @@ class Switch:
         Raises:
             FencedError: If a process of the old version was slow to end: run it again.
             DoubtfulCommitError: If the outcome of a commit is not known: run it again.
+            LostRecordsError: If the brokers have lost records: run it again.
         """
+        self.step = "looks for lost records"
+        yield from self._await_restored()
         announce(self.old.cluster, self.new.plan)
         self.step = "reads the reports"
         yield from self._read_reports()
-        if not any(map(self._is_moved, self._tasks(self.new.plan))):
+        if not self._has_begun():
             self.step = "stops ingest"
-            yield from self._stop_ingest()
-            self.step = "processes the remaining input"
-            yield from self._drain()
+            takeovers = list[Takeover]()
+            try:
+                yield from self._stop_ingest(takeovers)
+                self.step = "processes the remaining input"
+                yield from self._drain(takeovers)
+            finally:
+                for takeover in takeovers:
+                    takeover.close()
         for scope in self.new.plan.topology.all_scopes:
             yield from self._move(scope)
             self._read.clear()
@@ -107,7 +123,73 @@ class Switch:
         yield from self._end_others()
         write_plan(self.old.cluster, self.new.plan, first_epoch=self._last_epoch() + 1)
 
+    # ---------------------------------------------------------------- lost records
+
+    def _await_restored(self) -> Iterator[bool]:
+        """Wait while the old version writes again what the brokers have lost.
+
+        If it has been asked to end, it goes on for that, unless the new one has begun.
+        """
+        told = ""
+        while True:
+            yield from self._read_committed_reports()
+            if self._has_begun():
+                return
+            lost = yield from self._lost()
+            if not lost:
+                return
+            version = self.old.plan.deployment.version
+            if told != lost:
+                told = lost
+                log.warning("%s; waiting until version %d has written them again", lost, version)
+            if self.old.view.version > version:
+                yield from self._give_back()
+
+    def _lost(self) -> Generator[bool, None, str]:
+        """Return which records the old version has to write again; "" if none."""
+        if pending := self._pending():
+            return f"the brokers have lost records of {', '.join(pending)}"
+        for task in self._restorable():
+            found = yield from lost_records.find(self.old, self.old.view.of(task))
+            lost, _ = lost_records.sorted_out(found)
+            if lost:
+                return f"task {task}: {lost_records.text(lost)}"
+        return ""
+
+    def _pending(self) -> list[str]:
+        """Return the tasks of the old version that have to write lost records again."""
+        return [t for t in self._restorable() if self.old.view.of(t).rebuilt == PENDING]
+
+    def _restorable(self) -> list[str]:
+        """Return the tasks of the old version that can write records again: jobs on Spark can't."""
+        scopes = self.old.plan.topology.scopes
+        jobs = {name for name, scope in scopes.items() if scope.on_spark}
+        return [t for t in self._tasks(self.old.plan) if TaskId.parse(t).scope.name not in jobs]
+
+    def _give_back(self) -> Iterator[bool]:
+        """Let the old version go on: hand back the tasks that were taken over, and tell it so."""
+        for task in self.old.plan.placement.ingest_tasks():
+            if self.old.view.of(task).plan == mark(self.new.plan.fingerprint):
+                takeover = self._take_over(self.old, task)
+                try:
+                    yield from takeover.claim()
+                    yield from takeover.give_back(self.old.plan.fingerprint)
+                finally:
+                    takeover.close()
+        announce(self.old.cluster, self.old.plan)
+
     # ---------------------------------------------------------------- the reports
+
+    def _read_committed_reports(self) -> Iterator[bool]:
+        """Read the reports that can be read while tasks are at work."""
+        view = self.old.view
+        end = self.old.cluster.stable_ends([view.source])[view.source]
+        for shared in (self.old, self.new):
+            shared.view.poll()
+            while not shared.view.has_read_to(end):
+                yield False
+                shared.view.poll()
+        yield False
 
     def _read_reports(self) -> Iterator[bool]:
         """Read all reports; first abort transactions of dead processes, which block reading."""
@@ -124,6 +206,10 @@ class Switch:
             while not shared.view.has_read_to(end):
                 shared.view.poll()
                 yield False
+
+    def _has_begun(self) -> bool:
+        """Whether some task is of the new version by now."""
+        return any(map(self._is_moved, self._tasks(self.new.plan)))
 
     def _is_moved(self, task: str) -> bool:
         return self.new.view.of(task).plan == self.new.plan.fingerprint
@@ -153,24 +239,24 @@ class Switch:
 
     # ---------------------------------------------------------------- end the old version
 
-    def _stop_ingest(self) -> Iterator[bool]:
+    def _stop_ingest(self, takeovers: list[Takeover]) -> Iterator[bool]:
         """Take over all ingest tasks, then raise all their reports to the largest epoch."""
-        takeovers: list[Takeover] = []
         plan = self.old.plan
-        try:
-            for task in plan.placement.ingest_tasks():
-                source = TaskId.parse(task).scope.name
-                outputs = () if plan.topology.sources[source].rekey else (source,)
-                takeovers.append(self._take_over(self.old, task, outputs=outputs))
-                yield from takeovers[-1].claim()
-            for takeover in takeovers:
-                yield from takeover.raise_to(self._last_epoch())
-        finally:
-            for takeover in takeovers:
-                takeover.close()
+        for task in plan.placement.ingest_tasks():
+            source = TaskId.parse(task).scope.name
+            outputs = () if plan.topology.sources[source].rekey else (source,)
+            takeovers.append(self._take_over(self.old, task, outputs=outputs))
+            yield from takeovers[-1].claim()
+        for takeover in takeovers:
+            yield from takeover.raise_to(self._last_epoch())
 
-    def _drain(self) -> Iterator[bool]:
-        """Run the scopes of the old version until they have processed everything."""
+    def _drain(self, takeovers: Sequence[Takeover]) -> Iterator[bool]:
+        """Run the scopes of the old version until they have processed everything.
+
+        Raises:
+            LostRecordsError: If the brokers have lost records: no epoch follows in which they could
+                be written again.
+        """
         actors, view = self.parts(), self.old.view
         running = [actor.steps() for actor in actors]
         scopes = [
@@ -186,6 +272,10 @@ class Switch:
 
         try:
             while min(map(view.frontier, scopes), default=0) < self._last_epoch():
+                for takeover in takeovers:
+                    yield from takeover.check_ends()
+                if pending := self._pending():
+                    raise LostRecordsError(f"the brokers have lost records of {', '.join(pending)}")
                 due = self._due()
                 if due and self.jobs is not None:
                     self.jobs(due, meanwhile)

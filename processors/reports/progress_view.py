@@ -89,8 +89,7 @@ class View:
         """By source: where an operator has put its watermark back to."""
         self.unreadable: dict[bytes, UnreadableRecord] = {}
         """By key of the plan topic: the newest record, if it can't be read."""
-        self.version = 1
-        """The newest deployed or announced version of the plan."""
+        self._versions: dict[type[AnyPlanRecord], int] = {}
 
     def poll(self) -> None:
         """Read the reports and the declared ends of sources that have arrived."""
@@ -186,7 +185,15 @@ class View:
         elif isinstance(record, WatermarkRecord):
             self.put_back[record.source] = record
         elif record is not None:
-            self.version = max(self.version, record.version)
+            self._versions[type(record)] = record.version
+
+    @property
+    def version(self) -> int:
+        """The deployed version of the plan, or the announced one if that is newer.
+
+        An announcement may be taken back.
+        """
+        return max(self._versions.values(), default=1)
 
     def note(self, report: Report) -> None:
         """Apply a valid report, unless a newer one of the same task is known."""

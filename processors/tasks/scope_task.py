@@ -183,7 +183,7 @@ class ScopeTask(Task):
                         f"task {self.name}: a newer attempt has taken over, and this one's replay "
                         "requests are not answered any more"
                     )
-                yield from self._check_ends()
+                yield from self.check_ends()
                 yield any([reader.poll() for reader in self.inputs.values()])
         except StopIteration as stop:
             answers: list[pl.DataFrame] = stop.value

@@ -109,6 +109,10 @@ class Takeover(Task):
         if self.report.done < epoch:
             yield from self.commit([], replace(self.report, done=epoch))
 
+    def give_back(self, plan_name: str) -> Iterator[bool]:
+        """Report that the plan which it comes from runs it again."""
+        yield from self.commit([], replace(self.report, plan=plan_name))
+
     def move(self, copies: dict[str, pl.DataFrame], report: Report, *, to: str) -> Iterator[bool]:
         """Write copies, then the report that covers them.
 

@@ -95,7 +95,7 @@ class Task:
             yield False
             while True:
                 yield from self._override_forged()
-                yield from self._check_ends()
+                yield from self.check_ends()
                 yield from self._tell_waiting()
                 self.trimmer.trim(now_ms=time.time_ns() // 1_000_000)
                 yield from self.step()
@@ -178,7 +178,7 @@ class Task:
             )
         return known
 
-    def _check_ends(self) -> Iterator[bool]:
+    def check_ends(self) -> Iterator[bool]:
         """Check now and then that the logs still have the records of this attempt.
 
         While the task writes nothing, others may write in the place of what is lost: the log is

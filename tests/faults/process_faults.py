@@ -215,14 +215,24 @@ def roll(on: Running, cluster: Cluster, chance: Random) -> str | None:
     return f"{len(names)} processes were restarted"
 
 
+NEXT = "next.py"
+
+
 def replan(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Deploy another version of the plan, with other partitions, while everything runs."""
     on.partitions = chance.choice([count for count in (1, 2, 3) if count != on.partitions])
     refused = {(name, "status 1") for name in on.processes.names} - on.journal.may_end
-    on.journal.may_end |= refused  # who starts now has the new file, and the old plan is deployed
+    on.journal.may_end |= refused  # whose file is not of the deployed version
+    on.write_file(NEXT)
+    on.command("deploy", NEXT, "--yes")
     on.write_file()
-    on.command("deploy", "net.py", "--yes")
     on.replan()
+    old = set(on.processes.pids().values())
+    on.until(
+        lambda: old.isdisjoint(on.processes.pids().values()),
+        limit_s=STARTED_S,
+        what="start processes of the new version",
+    )
     on.journal.may_end -= refused
     return f"{on.partitions} partitions"
 

@@ -134,12 +134,12 @@ class Running:
     def options(self) -> dict[str, bool]:
         return {"spark": True} if self.spark else {}
 
-    def write_file(self) -> None:
-        """Write the file that the processes read the network from."""
+    def write_file(self, name: str = FILE) -> None:
+        """Write a file with the network; the processes read it from the one of this name."""
         options = "".join(f", {name}={value}" for name, value in self.options.items())
         text = f"from tests.faults.networks import {self.name}\n"
         text += f"net = {self.name}(partitions={self.partitions}{options})\n"
-        (self.folder / FILE).write_text(text)
+        (self.folder / name).write_text(text)
 
     def _prepare(self) -> CompiledPlan:
         cluster = KafkaCluster(self.feed_settings)
@@ -163,9 +163,13 @@ class Running:
         try:
             self.until(lambda: running.poll() is not None, limit_s=limit_s, what=what)
         finally:
+            if running.poll() is None:
+                running.send_signal(signal.SIGUSR1)
+                time.sleep(0.5)
             running.kill()
             said, _ = running.communicate()
-        self.journal.note(f"`errata {' '.join(arguments)}` ended with {running.returncode}: {said}")
+            status = running.returncode
+            self.journal.note(f"`errata {' '.join(arguments)}` ended with {status}: {said}")
         if running.returncode:
             raise StuckError(f"`errata {' '.join(arguments)}` failed: {said}")
         return said

@@ -146,8 +146,22 @@ REBUILT = [
     Mutant(
         "a task that waits for replies does not look for its records",
         "processors/tasks/scope_task.py",
-        "                yield from self._check_ends()\n",
+        "                yield from self.check_ends()\n",
         "",
         tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
+        "a switch ends the processes that have to write lost records again",
+        "errata/run/switch.py",
+        "lost = yield from self._lost()",
+        "lost = ''",
+        tests="tests/errata/run/test_switch.py",
+    ),
+    Mutant(
+        "processes end for a version that does not come",
+        "processors/reports/progress_view.py",
+        "self._versions[type(record)] = record.version",
+        "self._versions[type(record)] = max(record.version, self.version)",
+        tests="tests/processors/reports/test_progress_view.py",
     ),
 ]

@@ -1,7 +1,7 @@
 """A switch to the next version: what it refuses, what tasks begin with, and a grown topic."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -24,11 +24,13 @@ from errata.processors.plan.deployed import (
 )
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.run.parts import Parts
 from errata.run.switch import FirstReports, Switch
+from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 
@@ -102,15 +104,25 @@ class Running:
         own = map(TaskId.parse, tasks)
         return [a for task in own for a in self.parts.tasks(str(task.scope), task.partition)]
 
-    def run(self, until: Callable[[], bool]) -> None:
+    def lives(self) -> Iterator[None]:
+        """Run all tasks, one step each at a time, until the generator is closed."""
         plan = self.shared.plan
         actors = self.actors(plan.placement.tasks("ingest.trades")) + self.scopes()
         lives = [actor.steps() for actor in actors]
+        try:
+            while True:
+                for life in lives:
+                    next(life)
+                yield
+        finally:
+            for actor in actors:
+                actor.close()
+
+    def run(self, until: Callable[[], bool]) -> None:
+        lives = self.lives()
         while not until():
-            for life in lives:
-                next(life)
-        for actor in actors:
-            actor.close()
+            next(lives)
+        lives.close()
 
     def table(self, arc: str) -> pl.DataFrame:
         shared, plan = self.shared, self.shared.plan
@@ -169,6 +181,94 @@ def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path, h
     after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
     totals = dict(after.table("sums").select("key", "total").iter_rows())
     assert totals == {f"k{number}": 100 + number for number in range(20)}
+
+
+class Moving:
+    """A network of one source, with tuples, that moves to other numbers of partitions."""
+
+    def __init__(self, folder: Path) -> None:
+        ticks = count(1_000_000, 60)
+        self.folder = folder
+        self.cluster = MemoryCluster(clock_ms=lambda: next(ticks))
+        made = plan(2, partitions=2)
+        self.create(made)
+        self.cluster.create("in", 2)
+        self.old = require_same(made, deploy(self.cluster, made))
+        for number in range(20):
+            after = {"key": f"k{number}", "at": 5, "price": number}
+            value = json.dumps({"op": "insert", "after": after}).encode()
+            self.cluster.send("in", partition=number % 2, key=None, value=value)
+        self.before = self.running("old", self.old)
+        self.before.run(lambda: self.before.table("trades").height == 20)
+        self.new = next_version(self.old, plan(2, partitions=3))
+        self.create(self.new)
+        self.after = self.running("new", self.new)
+        self.switch = Switch(self.before.shared, self.after.shared, self.before.scopes)
+
+    def create(self, made: Plan) -> None:
+        for spec in topic_specs(made, compaction_lag_ms=LAG_MS):
+            self.cluster.create(spec.name, spec.partitions)
+
+    def running(self, folder: str, plan: Plan) -> Running:
+        return Running(self.cluster, plan, self.folder / folder)
+
+    def lose(self, arc: str) -> None:
+        place = TopicPartition(self.old.deployment.topic(arc), 0)
+        self.cluster.lose(place, self.cluster.end(place) // 2)
+
+    def version(self) -> tuple[int, int | None]:
+        found = read_plan(self.cluster, "grown")
+        assert found is not None
+        return found.deployment.version, found.switching_to
+
+    def sums(self) -> dict[str, int]:
+        declare_end(self.cluster, self.new, "trades")
+        tasks = self.new.placement.tasks(self.new.topology.scope_of("sums"))
+        view = self.after.shared.view
+        self.after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
+        return dict(self.after.table("sums").select("key", "total").iter_rows())
+
+
+SUMS = {f"k{number}": number for number in range(20)}
+
+
+def test_a_switch_waits_until_lost_records_are_written_again(tmp_path: Path, caplog):
+    moving = Moving(tmp_path)
+    moving.lose("trades")
+    life = moving.switch.run()
+    for _ in range(200):
+        next(life)
+    assert moving.version() == (1, None), "it has begun although only the old version can do that"
+    at_work = moving.running("old", moving.old).lives()  # they notice it when they start
+    while moving.version() == (1, None):
+        next(at_work)
+        next(life)
+    at_work.close()
+    assert list(life)
+    assert moving.version() == (2, None)
+    assert moving.sums() == SUMS
+    assert "waiting until version 1 has written them again" in caplog.text
+
+
+@pytest.mark.parametrize("step", ["reads the reports", "processes the remaining input"])
+def test_the_old_version_goes_on_if_records_are_lost_in_a_switch(tmp_path: Path, step, monkeypatch):
+    moving = Moving(tmp_path)
+    life = moving.switch.run()
+    while moving.switch.step != step:
+        next(life)
+    assert moving.version() == (1, 2)
+    monkeypatch.setattr(lost_records, "CHECKED_S", 0)
+    moving.lose("trades")
+    while moving.version() != (1, None):
+        next(life)
+    at_work = moving.running("old", moving.old).lives()
+    while moving.version() == (1, None):
+        next(at_work)
+        next(life)
+    at_work.close()
+    assert list(life)
+    assert moving.version() == (2, None)
+    assert moving.sums() == SUMS
 
 
 def shrunk_plan(partitions: int) -> Plan:

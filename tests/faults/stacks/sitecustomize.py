@@ -24,7 +24,7 @@ def _show(number: int, frame: Any) -> None:
     for each in gc.get_objects():
         kind = type(each).__name__
         if kind == "Worker":
-            for actor, steps in list(each.steps.items()):
+            for actor, steps in list(getattr(each, "steps", {}).items()):  # it may be starting
                 print(f"{actor.name} waits at {_waits_at(steps)}", file=sys.stderr)
         elif kind == "Sweeper":
             copy = f"copy up to {each.store.upto}, incomplete up to {each.incomplete_upto}"

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from errata import Network, tumbling
 from errata.processors.compile.compiler import compile_network
-from errata.processors.plan.deployed import topic_specs
+from errata.processors.plan.deployed import announce, topic_specs
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import Floor, Report
 from errata.topics.memory import MemoryCluster
+from tests.plans import with_deployment
 
 
 def view_of(net: Network) -> View:
@@ -17,6 +18,18 @@ def view_of(net: Network) -> View:
     for spec in topic_specs(plan, compaction_lag_ms=1):
         cluster.create(spec.name, spec.partitions)
     return View(cluster, plan=plan)
+
+
+def test_an_announced_version_does_not_count_once_it_is_taken_back():
+    net = Network("tape")
+    fields = {"key": "string", "at": "timestamp-millis"}
+    net.source("trades", fields=fields, identity=["key"], event_time="at")
+    view = view_of(net)
+    assert view.version == 1
+    for version in (2, 1):
+        announce(view.cluster, with_deployment(view.plan, version=version))
+        view.catch_up()
+        assert view.version == version
 
 
 def test_a_task_passes_no_epoch_in_which_its_watermark_falls_before_it_is_rebuilt():

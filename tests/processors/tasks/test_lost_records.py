@@ -227,7 +227,7 @@ def test_a_task_that_waits_for_replies_looks_for_its_records(driver, monkeypatch
         while True:
             yield False
 
-    monkeypatch.setattr(task, "_check_ends", lost)
+    monkeypatch.setattr(task, "check_ends", lost)
     with pytest.raises(DoubtfulCommitError, match="records are lost"):
         next(task._reading_ahead(replies()))
 
