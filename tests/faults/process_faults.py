@@ -206,12 +206,14 @@ def roll(on: Running, cluster: Cluster, chance: Random) -> str | None:
     names = on.processes.names
     for name in chance.sample(names, len(names)):
         old = on.processes.pid(name)
+        on.journal.may_end.add((name, "signal 15"))  # it may not listen to signals yet
         on.processes.restart(name)
         on.until(
             lambda name=name, old=old: on.processes.pid(name) not in {None, old},
             limit_s=STARTED_S,
             what=f"restart {name}",
         )
+        on.journal.may_end.discard((name, "signal 15"))
     return f"{len(names)} processes were restarted"
 
 
