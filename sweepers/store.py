@@ -347,7 +347,15 @@ class Store:
         return pl.concat(parts).sort(self._arc.event_time)
 
     def _tuples(self, changes: pl.DataFrame) -> pl.DataFrame:
-        return self._alive(changes).select(list(self._arc.fields))
+        """Return the tuples that are alive after some changes.
+
+        Where the topic lacks a revision, one may have entered twice: its last version counts.
+        """
+        alive, identity = self._alive(changes), list(self._arc.identity)
+        if alive.height > (alive.n_unique(identity) if identity else 1):
+            alive = alive.sort(EPOCH)
+            alive = alive.unique(identity, keep="last") if identity else alive.tail(1)
+        return alive.select(list(self._arc.fields))
 
     def _alive(self, changes: pl.DataFrame) -> pl.DataFrame:
         """Return the changes by which tuples enter and that no later change removes.

@@ -37,19 +37,32 @@ def cut(broker, topic, *, share):
     """Remove the last batches of each partition of a topic, while the broker is down."""
     lost = 0
     data = broker.folder / "data"
-    for log in data.glob(f"{topic}-*/*.log"):
-        content, ends = log.read_bytes(), [0]
-        while ends[-1] + HEAD < len(content) and unpack_from(">i", content, ends[-1] + 8)[0]:
-            ends.append(ends[-1] + HEAD + unpack_from(">i", content, ends[-1] + 8)[0])
-        keep = ends[int(len(ends) * (1 - share))]
-        lost += ends[-1] - keep
-        log.write_bytes(content[:keep])
-        for other in log.parent.iterdir():
+    for folder in data.glob(f"{topic}-*"):
+        segments = {log: batch_ends(log.read_bytes()) for log in sorted(folder.glob("*.log"))}
+        left = int(sum(map(len, segments.values())) * (1 - share))
+        for log, ends in segments.items():
+            kept = [0, *ends][min(left, len(ends))]
+            lost += [0, *ends][-1] - kept
+            if left or log == min(segments):
+                log.write_bytes(log.read_bytes()[:kept])
+            else:
+                log.unlink()
+            left -= min(left, len(ends))
+        for other in folder.iterdir():
             if other.suffix in {".index", ".timeindex", ".snapshot"}:
                 other.unlink()
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         (data / name).unlink(missing_ok=True)
     return lost
+
+
+def batch_ends(content):
+    """Return where each batch of a segment ends; it may be allocated further."""
+    ends, at = [], 0
+    while at + HEAD < len(content) and (size := unpack_from(">i", content, at + 8)[0]):
+        at += HEAD + size
+        ends.append(at)
+    return ends
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -426,6 +426,16 @@ def test_a_copy_is_flat_however_much_is_dropped(tmp_path: Path, segment_rows: in
     assert max(counts[30:]) <= 1.2 * max(counts[:30])
     assert store.as_of(299, None).height >= 100
     assert store.sealed >= 270  # so that readers of the topic do not wait for it
+
+
+@pytest.mark.parametrize("identity", [("key",), ()])
+def test_the_last_version_counts_where_the_topic_lacks_a_revision(tmp_path: Path, identity) -> None:
+    arc = replace(TRADES, identity=identity)
+    versions = [{"key": "k", "at": 5, "product": "a", "notional": n} for n in (2, 1)]
+    told = [{"op": rev.INSERT, "b": None, "a": a, "epoch": e} for e, a in enumerate(versions)]
+    store = Store(tmp_path, arc=arc)
+    store.append(frame(arc, told[::-1]), upto=1, resume=9)
+    assert shown(store.as_of(1, None)) == [repr(tuple(versions[1].values()))]
 
 
 def test_tuple_without_event_time_is_found_only_when_no_range_is_given(tmp_path: Path) -> None:
