@@ -347,35 +347,32 @@ class Store:
         return pl.concat(parts).sort(self._arc.event_time)
 
     def _tuples(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Return the tuples that are alive after some changes.
-
-        Where the topic lacks a revision, one may have entered twice: its last version counts.
-        """
-        alive, identity = self._alive(changes), list(self._arc.identity)
-        if alive.height > (alive.n_unique(identity) if identity else 1):
-            alive = alive.sort(EPOCH)
-            alive = alive.unique(identity, keep="last") if identity else alive.tail(1)
-        return alive.select(list(self._arc.fields))
+        return self._alive(changes).select(list(self._arc.fields))
 
     def _alive(self, changes: pl.DataFrame) -> pl.DataFrame:
         """Return the changes by which tuples enter and that no later change removes.
 
         By L2 and L3 a tuple leaves once between two entries, so its last leaving decides; an entry
-        in the same epoch comes after it.
+        in the same epoch comes after it. Where the topic lacks a revision, because the brokers have
+        lost it, a tuple may have entered twice: its last entry counts.
         """
+        identity = list(self._arc.identity)
         keys = join_keys(self._arc.identity, self._arc)
         changes = changes.with_columns(pl.lit(1).alias(ONE))
         left = (
             changes.filter(~pl.col(ENTERS)).group_by(keys).agg(pl.col(EPOCH).max().alias("@left"))
         )
-        entered = changes.filter(ENTERS)
-        if left.is_empty():  # common, and then there is nothing to join
-            return entered.drop(ONE)
-        return (
-            entered.join(left, on=keys, how="left", nulls_equal=True)
-            .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
-            .drop("@left", ONE)
-        )
+        alive = changes.filter(ENTERS)
+        if not left.is_empty():  # often there is nothing to join
+            alive = (
+                alive.join(left, on=keys, how="left", nulls_equal=True)
+                .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
+                .drop("@left")
+            )
+        if alive.height > (alive.n_unique(identity) if identity else 1):
+            alive = alive.sort(EPOCH)
+            alive = alive.unique(identity, keep="last") if identity else alive.tail(1)
+        return alive.drop(ONE)
 
     def _parts(self, ranges: Ranges) -> Iterator[pl.DataFrame]:
         """Yield the frames that may hold tuples of the ranges."""

@@ -29,7 +29,10 @@ class Contents:
         self.paths: dict[str, Path] = {arc: path_to(shared.plan, arc) for arc in scope.inputs}
         self.readers: dict[tuple[str, int], ArcInput] = {}
         self.floor = -1
-        """The first epoch as of which all versions are there: older ones may be compacted away."""
+        """The first epoch as of which all versions are there: older ones may be compacted away.
+
+        It may not be complete yet: some writers may be behind others.
+        """
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +49,9 @@ class Contents:
                         codec = self.shared.codec(arc)
                         reader = ArcInput(view, codec, number, done=-1, resume=0)
                         self.readers[arc, number] = reader
-                        self.floor = max(self.floor, view.complete(arc, number)[0])
+                        ends = (view.of(task).ends for task in view.writers(arc, number))
+                        written = (each[reader.place][1] for each in ends if reader.place in each)
+                        self.floor = max([self.floor, *written])
 
     def poll(self) -> int:
         """Read what has arrived; return the last epoch that is complete in all topics.

@@ -227,9 +227,9 @@ def replan(on: Running, cluster: Cluster, chance: Random) -> str | None:
     on.journal.may_end |= refused  # whose file is not of the deployed version
     on.write_file(NEXT)
     on.command("deploy", NEXT, "--yes")
+    old = set(on.processes.pids().values())
     on.write_file()
     on.replan()
-    old = set(on.processes.pids().values())
     on.until(
         lambda: old.isdisjoint(on.processes.pids().values()),
         limit_s=STARTED_S,

@@ -431,11 +431,13 @@ def test_a_copy_is_flat_however_much_is_dropped(tmp_path: Path, segment_rows: in
 @pytest.mark.parametrize("identity", [("key",), ()])
 def test_the_last_version_counts_where_the_topic_lacks_a_revision(tmp_path: Path, identity) -> None:
     arc = replace(TRADES, identity=identity)
-    versions = [{"key": "k", "at": 5, "product": "a", "notional": n} for n in (2, 1)]
+    versions = [{"key": "k", "at": at, "product": "a", "notional": 1} for at in (50, 5)]
     told = [{"op": rev.INSERT, "b": None, "a": a, "epoch": e} for e, a in enumerate(versions)]
     store = Store(tmp_path, arc=arc)
     store.append(frame(arc, told[::-1]), upto=1, resume=9)
     assert shown(store.as_of(1, None)) == [repr(tuple(versions[1].values()))]
+    store.settle(1)
+    assert store.as_of(1, None, from_ms=20).is_empty(), "the first one lies elsewhere, and is gone"
 
 
 def test_tuple_without_event_time_is_found_only_when_no_range_is_given(tmp_path: Path) -> None:
