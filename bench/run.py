@@ -215,7 +215,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="trades")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--only", choices=VARIANTS, help="beside raw, this one alone")
+    parser.add_argument("--only", choices=VARIANTS, nargs="+", help="beside raw, these alone")
     parser.add_argument("--short", action="store_true", help="20,000 trades, once: for CI")
     options = parser.parse_args()
     count, times = (20_000, 1) if options.short else (options.count, options.repeat)
@@ -226,7 +226,7 @@ def main() -> None:
         records = preload(kafka, count)
         for turn in range(times):
             taken["raw"].append(raw(kafka, "native", records, f"copy{turn}"))
-            for number, what in enumerate([options.only] if options.only else VARIANTS):
+            for number, what in enumerate(options.only or VARIANTS):
                 taken[what].append(errata(kafka, what, f"bench{turn}{number}", count))
     print(table(taken, records))
 

@@ -34,6 +34,7 @@ class Variant:
         build: Adds the boxes behind the source.
         wanted: Computes the expected content of the arc from the surviving trades.
         apart: Whether the sweepers run in a separate process.
+        together: Whether all runs in one process.
     """
 
     envelope: str
@@ -42,6 +43,7 @@ class Variant:
     build: Callable[[Stream], None]
     wanted: Callable[[pl.DataFrame], pl.DataFrame]
     apart: bool = False
+    together: bool = False
 
     def network(self, name: str, topic: str) -> Network:
         """Return the network with a name, over a topic of the tape."""
@@ -65,6 +67,8 @@ class Variant:
         """The scopes of each process; the sweepers' process has none."""
         if TaskId.parse(self.task).scope.is_ingest:
             return {"ingest": [ingest_scope("trades")]}
+        if self.together:
+            return {"ingest": [ingest_scope("trades"), "trades"]}
         roles = {"ingest": [ingest_scope("trades")], "scope": ["trades"]}
         return roles | ({"sweepers": []} if self.apart else {})
 
@@ -121,6 +125,7 @@ def totals(trades: pl.DataFrame) -> pl.DataFrame:
 VARIANTS = {
     "pass-through": Variant("native", "trades", "ingest.trades.0", no_box, lambda trades: trades),
     "window": Variant("native", "totals", "trades.0", window, totals),
+    "window, together": Variant("native", "totals", "trades.0", window, totals, together=True),
     "window, apart": Variant("native", "totals", "trades.0", window, totals, apart=True),
     "window, no max": Variant("native", "totals", "trades.0", window_without_max, totals),
     "upserts": Variant("upsert", "totals", "trades.0", window, totals),

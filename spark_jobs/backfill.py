@@ -255,8 +255,8 @@ class FillWriter:
                     transactions.commit()
                     total += part.height
                     ends |= {
-                        place.partition: end
-                        for place, end in written.items()
+                        place.partition: own.stop
+                        for place, own in written.items()
                         if place.topic == self.plan.deployment.topic(self.new.name)
                     }
         finally:

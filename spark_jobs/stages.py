@@ -372,9 +372,9 @@ def write(
             keys, values = codec.encode(part, meta)
             places = [partition] * len(keys)
             transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
-        ends = transactions.flush()
+        flushed = transactions.flush()
         transactions.commit()
     finally:
         transactions.close()
     written = {partition for partition, _ in emissions}
-    return {p: ends[TopicPartition(codec.topic, p)] for p in written}
+    return {p: flushed[TopicPartition(codec.topic, p)].stop for p in written}

@@ -8,6 +8,7 @@ records that are too large; a partition of either is read to its end by `catch_u
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -41,8 +42,15 @@ class Records:
 
     def first(self) -> Records:
         """Return the first record alone."""
+        return self[:1]
+
+    def since(self, offset: int) -> Records:
+        """Return the records from an offset on."""
+        return self[bisect_left(self.offsets, offset) :]
+
+    def __getitem__(self, rows: slice) -> Records:
         columns = self.offsets, self.keys, self.values, self.times_ms
-        return Records(self.source, *(column[:1] for column in columns))  # type: ignore[arg-type]
+        return Records(self.source, *(column[rows] for column in columns))  # type: ignore[arg-type]
 
 
 class FencedError(ErrataError):
@@ -102,6 +110,9 @@ class Reader(Protocol):
     def add(self, source: TopicPartition, offset: int) -> None:
         """Read another partition too, from this offset (0: the start of the log)."""
 
+    def remove(self, source: TopicPartition) -> None:
+        """Stop reading a partition; what has arrived and was not returned is dropped."""
+
     def close(self) -> None:
         """Close the connection; safe to call twice."""
 
@@ -125,10 +136,11 @@ class Transactions(Protocol):
     ) -> None:
         """Queue records; the three sequences have the same length. Blocks under back-pressure."""
 
-    def flush(self) -> dict[TopicPartition, int]:
-        """Wait for all queued records; return per partition its own last record's offset + 1.
+    def flush(self) -> dict[TopicPartition, range]:
+        """Wait for all queued records; return per partition the offsets of its own ones.
 
-        Covers the records since the last flush or begin.
+        Covers the records since the last flush or begin, from the first to the last; records of
+        others may lie between.
 
         Raises:
             DoubtfulCommitError: If a record was not acknowledged or has no offset.

@@ -117,8 +117,15 @@ class KafkaReader:
         """Read another partition too, from this offset (0: the start of the log)."""
         self._consumer.incremental_assign([Position(*source, offset)])
         self._positions[source] = offset
-        self._codes[source] = len(self._sources)
-        self._sources.append(source)
+        if source not in self._codes:
+            self._codes[source] = len(self._sources)
+            self._sources.append(source)
+
+    def remove(self, source: TopicPartition) -> None:
+        """Stop reading a partition; what has arrived and was not returned is dropped."""
+        self._consumer.incremental_unassign([Position(*source)])
+        self._next = [m for m in self._next if (m.topic(), m.partition()) != source]
+        self._is_told = bool(self._next) and self._is_told
 
     def position(self, source: TopicPartition) -> int:
         """The offset up to which this reader has read, including control and aborted records."""

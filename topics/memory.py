@@ -247,6 +247,10 @@ class MemoryReader:
         self._noticed[source] = len(self._cluster.log(source).losses)
         self._positions[source] = offset
 
+    def remove(self, source: TopicPartition) -> None:
+        """Stop reading a partition."""
+        self._positions.pop(source, None)
+
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
@@ -259,7 +263,7 @@ class MemoryTransactions:
         self._cluster = cluster
         self._transaction: Transaction | None = None
         self._written: dict[TopicPartition, MemoryLog] = {}
-        self._ends: dict[TopicPartition, int] = {}
+        self._flushed: dict[TopicPartition, range] = {}
         self._positions: dict[str, dict[TopicPartition, int]] = {}
         self._notes: dict[str, str] = {}
         self._last: dict[TopicPartition, int] = {}
@@ -271,7 +275,7 @@ class MemoryTransactions:
         """Open a transaction."""
         self._step("begin")
         self._transaction = Transaction(owner=self.transactional_id)
-        self._ends = {}
+        self._flushed = {}
         self._positions, self._notes = {}, {}
 
     def produce(
@@ -294,11 +298,11 @@ class MemoryTransactions:
             self._doubtful = True
         self._append(topic, partitions[half:], keys[half:], values[half:])
 
-    def flush(self) -> dict[TopicPartition, int]:
-        """Return per partition its own last record's offset + 1, since the last flush or begin."""
+    def flush(self) -> dict[TopicPartition, range]:
+        """Return per partition the offsets of its own records since the last flush or begin."""
         self._step("flush")
-        ends, self._ends = self._ends, {}
-        return ends
+        flushed, self._flushed = self._flushed, {}
+        return flushed
 
     def offsets(
         self, group: str, positions: Mapping[TopicPartition, int], *, note: str = ""
@@ -343,13 +347,14 @@ class MemoryTransactions:
                 self.close()
                 raise self._doubt("the broker does not have its last records")
             log = self._written[source] = self._cluster.log(source)
+            first = self._flushed[source].start if source in self._flushed else log.end
             log.append(
                 part_keys,
                 part_values,
                 time_ms=self._cluster.clock_ms(),
                 transaction=self._transaction,
             )
-            self._ends[source] = self._last[source] = log.end
+            self._flushed[source], self._last[source] = range(first, log.end), log.end
 
     def _finish(self, state: str) -> None:
         transaction, self._transaction = self._transaction, None

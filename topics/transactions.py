@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -115,8 +115,9 @@ class KafkaTransactions:
         self._queue_size = connection.setting("queue.buffering.max.messages", _QUEUE)
         self._chunk = min(_CHUNK, self._queue_size // 2)
         self._groups: dict[str, Any] = {}
-        self._ends: dict[TopicPartition, int] = {}
-        self._awaited: set[TopicPartition] = set()
+        self._flushed: dict[TopicPartition, range] = {}
+        self._awaited = Counter[TopicPartition]()
+        """By partition, how many delivery reports are still to come."""
         self._lost_records = ""
         self._purged = False
         self._suspicion = ""
@@ -155,7 +156,7 @@ class KafkaTransactions:
                 raise self._doubt(self._suspicion)
             self._producer.begin_transaction()
         self._open = True
-        self._ends.clear()
+        self._flushed.clear()
         self._awaited.clear()
 
     def produce(
@@ -175,32 +176,34 @@ class KafkaTransactions:
         """
         check_sizes(topic, keys=keys, values=values, limit=self._limit)
         self._connection.check()
-        # The delivery report of each partition's last record gives the end of this task's own
-        # output.
+        # The delivery reports of each partition's first and last record give the offsets of this
+        # task's own output.
         last = dict(zip(partitions, range(len(partitions)), strict=True))
         callbacks: list[Any] = [None] * len(partitions)
         for partition, index in last.items():
-            self._awaited.add(TopicPartition(topic, partition))
-            callbacks[index] = self._on_delivery
+            ends = {partitions.index(partition), index}
+            self._awaited[TopicPartition(topic, partition)] += len(ends)
+            for end in ends:
+                callbacks[end] = self._on_delivery
         with self._step(f"producing to '{topic}'"):
             self._queue(topic, values, keys, partitions, callbacks)
             self._producer.poll(0)
 
-    def flush(self) -> dict[TopicPartition, int]:
-        """Wait for all queued records; return per partition its own last record's offset + 1."""
+    def flush(self) -> dict[TopicPartition, range]:
+        """Wait for all queued records; return per partition the offsets of its own ones."""
         with self._step("flush"):
             left = self._producer.flush(PATIENCE_S)
             if left or self._purged:
                 self._require_topics()
                 left = self._flush_slowly(left, limit_s=TIMEOUT_S - PATIENCE_S)
         self._connection.check()
-        if left or self._lost_records or self._awaited - self._ends.keys():
+        if left or self._lost_records or self._awaited.total():
             self._abort_after_loss()
             raise self._doubt(self._lost_records or f"{left} records are not acknowledged")
-        ends = dict(self._ends)
-        self._ends.clear()
+        flushed = dict(self._flushed)
+        self._flushed.clear()
         self._awaited.clear()
-        return ends
+        return flushed
 
     def _flush_slowly(self, left: int, *, limit_s: float) -> int:
         """Wait until no record is left, or until they will never be sent; return what is left.
@@ -211,7 +214,7 @@ class KafkaTransactions:
         deadline, stuck_since = monotonic() + limit_s, math.inf
         while left and (now := monotonic()) < min(deadline, stuck_since + STUCK_S):
             before, left = left, self._producer.flush(min(1.0, deadline - now))
-            unacknowledged = self._awaited - self._ends.keys()
+            unacknowledged = set(+self._awaited)
             if left < before or self._connection.leaderless(unacknowledged, limit_s=1.0) != []:
                 stuck_since = math.inf
             else:
@@ -307,7 +310,9 @@ class KafkaTransactions:
                 self._purged |= error.code() in _PURGED
                 self._connection.on_lost(source.topic, error)
         else:
-            self._ends[source] = offset + 1
+            self._awaited[source] -= 1
+            known = self._flushed.get(source, range(offset, offset))
+            self._flushed[source] = range(known.start, offset + 1)
 
     def _on_statistics(self, statistics: str) -> None:
         content = json.loads(statistics)

@@ -124,7 +124,8 @@ class _TimedReader:
 
     def __init__(self, reader: Reader, written_ms: dict[str, int]) -> None:
         self._reader, self._written_ms = reader, written_ms
-        self.position, self.add, self.close = reader.position, reader.add, reader.close
+        self.position, self.close = reader.position, reader.close
+        self.add, self.remove = reader.add, reader.remove
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
         """Return the records that have arrived."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import NamedTuple
 
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Emission
@@ -21,6 +22,14 @@ from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transacti
 
 RecordsByTopic = Mapping[str, Sequence[tuple[bytes | None, bytes]]]
 """Keys and values of records for partition 0 of some topics."""
+
+
+class Written(NamedTuple):
+    """An emission, with the keys and values of its records; none if its arc has no topic."""
+
+    emission: Emission
+    keys: list[bytes]
+    values: list[bytes]
 
 
 class Attempt:
@@ -82,7 +91,8 @@ class Attempt:
         5. Produce the report, with these ends, and this attempt committed up to the last epoch;
            flush.
         6. Send the offsets of the input, for people's tools.
-        7. Commit. From here on the report is the last one, for this process at once.
+        7. Commit. From here on the report is the last one, for this process at once. Its readers
+           are handed the revisions.
 
         Args:
             emissions: Revisions in the order of their epochs.
@@ -100,28 +110,31 @@ class Attempt:
         transactions.begin()
         self.is_committing = True
         epochs: dict[TopicPartition, int] = {}
-        keys: list[list[bytes]] = []
+        written = list[Written]()
         for emission in emissions:
             yield True
-            keys.append(self._produce(transactions, emission, epochs))
+            written.append(self._produce(transactions, emission, epochs))
         produce_records(transactions, records)
         yield True
-        ends = dict(self.report.ends)
-        for place, offset in transactions.flush().items():
-            if offset <= ends.get(place, (0, 0))[0]:
+        ends, flushed = dict(self.report.ends), transactions.flush()
+        for place, own in flushed.items():
+            if own.start < ends.get(place, (0, 0))[0]:
                 raise DoubtfulCommitError(
-                    f"task {self.name}: {text_of(place)} ends before its last record; start a new "
+                    f"task {self.name}: {text_of(place)} has lost its last record; start a new "
                     "attempt"
                 )
             if place in epochs:
-                ends[place] = (offset, epochs[place])
+                ends[place] = (own.stop, epochs[place])
         committed = dict(report.committed)
         if report.done >= 0:
             committed[report.attempt] = report.done
-        yield from self.finish(replace(report, ends=ends, committed=committed))
+        report = replace(report, ends=ends, committed=committed)
+        yield from commit_reports(
+            transactions, [(self, report)], then=lambda: self._hand(written, flushed)
+        )
         self.is_committing = False
         self.shared.meter.wrote(self.name, emissions)
-        return keys
+        return [each.keys for each in written]
 
     def finish(self, report: Report) -> Iterator[bool]:
         """Write a report into the open transaction and commit it: steps 5 to 7 of `commit`."""
@@ -162,10 +175,38 @@ class Attempt:
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 
+    def _hand(self, written: Sequence[Written], flushed: Mapping[TopicPartition, range]) -> None:
+        """Hand what was committed to readers in this process, where nobody else writes.
+
+        An emission that goes to several partitions is read.
+        """
+        view, plan = self.shared.view, self.shared.plan
+        sent = dict[TopicPartition, list[Written]]()
+        for each in written:
+            arc, partitions = each.emission.arc, each.emission.partitions
+            if each.keys and partitions.n_unique() == 1:
+                place = TopicPartition(plan.deployment.topic(arc), partitions[0])
+                sent.setdefault(place, []).append(each)
+        for place, parts in sent.items():
+            arc, start = parts[0].emission.arc, flushed[place].start
+            count = sum(len(each.keys) for each in parts)
+            if count < len(flushed[place]) or len(view.writers(arc, place.partition)) > 1:
+                continue
+            for each in parts:
+                self.shared.codec(arc).hand(
+                    place,
+                    range(start, start + len(each.keys)),
+                    revisions=each.emission.revisions,
+                    keys=each.keys,
+                    values=each.values,
+                    meta=Meta(self.name, self.report.attempt, each.emission.epoch),
+                )
+                start += len(each.keys)
+
     def _produce(
         self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]
-    ) -> list[bytes]:
-        """Write an emission to its arc's topic and to its sinks; return the arc's record keys."""
+    ) -> Written:
+        """Write an emission to its arc's topic and to its sinks."""
         plan = self.shared.plan
         for sink in plan.topology.sinks_of(emission.arc) if emission.to_sinks else ():
             self.shared.outgoing(sink).produce(
@@ -176,7 +217,7 @@ class Attempt:
                 partition_count=plan.placement.sink_partitions[sink.topic],
             )
         if not emission.to_topic or emission.arc not in plan.topology.topics:
-            return []
+            return Written(emission, [], [])
         codec = self.shared.codec(emission.arc)
         meta = Meta(self.name, self.report.attempt, emission.epoch)
         keys, values = codec.encode(emission.revisions, meta)
@@ -184,7 +225,7 @@ class Attempt:
         transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
         for partition in emission.partitions.unique().to_list():
             epochs[TopicPartition(codec.topic, partition)] = emission.epoch
-        return keys
+        return Written(emission, keys, values)
 
 
 def produce_records(transactions: Transactions, records: RecordsByTopic) -> None:
@@ -203,6 +244,7 @@ def commit_reports(
     reports: Sequence[tuple[Attempt, Report]],
     *,
     sends_offsets: bool = True,
+    then: Callable[[], None] = lambda: None,
 ) -> Iterator[bool]:
     """Report, and commit the open transaction: steps 5 to 7 of a commit.
 
@@ -213,6 +255,7 @@ def commit_reports(
         transactions: The open transaction; every record of it has been acknowledged.
         reports: For each attempt that the transaction commits, its new report.
         sends_offsets: Whether the offsets of the input are sent, for people's tools.
+        then: Called once it is committed, before any other task runs.
 
     Yields:
         True at each point where the process may die.
@@ -232,4 +275,5 @@ def commit_reports(
     for attempt, report in reports:
         attempt.report = report
         attempt.shared.view.note(report)
+    then()
     yield True

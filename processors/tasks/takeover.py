@@ -126,7 +126,8 @@ class Takeover(Task):
             for chunk in inserts.iter_slices(ROWS_A_TRANSACTION):
                 transactions.begin()
                 self._write(transactions, arc, chunk, report.done)
-                ends |= {p: (offset, report.done) for p, offset in transactions.flush().items()}
+                written = transactions.flush()
+                ends |= {place: (own.stop, report.done) for place, own in written.items()}
                 yield True
                 transactions.commit()
                 yield True

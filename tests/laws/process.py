@@ -20,6 +20,8 @@ from tests.laws.spark_engine import SparkJob
 
 SEGMENT_ROWS = 6  # small, so that a restarted sweeper finds sealed segments
 NEVER_COMPACTED_MS = 2**60
+TOGETHER = 0.4
+"""The share of scenarios in which one process does most of the work: it hands over its records."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +29,20 @@ class Kind:
     """The kind of a process.
 
     Args:
-        what: ``ingest``, ``scope``, ``spark`` or ``sweep``.
+        what: ``ingest``, ``scope``, ``spark``, ``sweep`` or ``together``.
         name: The source, the scope, or the arc.
         partitions: Its partitions.
         beside: Of a scope: whether its sweepers run in the same process.
         skew_ms: Of ingest: the error of its clock.
+        parts: What runs together.
     """
 
     what: str
-    name: str
-    partitions: tuple[int, ...]
+    name: str = ""
+    partitions: tuple[int, ...] = ()
     beside: bool = False
     skew_ms: int = 0
+    parts: tuple["Kind", ...] = ()
 
 
 def kinds(
@@ -72,6 +76,10 @@ def kinds(
     if over_topics:
         for arc in plan.replayed_points():
             found.append(Kind("sweep", arc, tuple(range(plan.placement.partitions[arc]))))
+    if rng.random() < TOGETHER:
+        chosen = [kind for kind in found if kind.what != "spark" and rng.random() < 0.7]
+        left = [kind for kind in found if kind not in chosen]
+        found = [*left, Kind("together", parts=tuple(chosen))] if chosen else left
     return found
 
 
@@ -102,44 +110,47 @@ class Process:
         self.services: list[Service] = []
         self.calls: list[str] = []
         self.is_zombie = self.is_dead = False
-        made = {"ingest": self._ingest, "scope": self._scope, "spark": self._spark}
-        (made | {"sweep": self._sweep})[kind.what]()
+        for part in kind.parts or (kind,):
+            own = folder / f"{part.what}.{part.name}.{part.partitions}" if kind.parts else folder
+            own.mkdir(exist_ok=True)
+            made = {"ingest": self._ingest, "scope": self._scope, "spark": self._spark}
+            (made | {"sweep": self._sweep})[part.what](part, own)
         self.actors = [*self.tasks, *(self.services or self.sweepers)]
         self.lives: list[Iterator[bool]] = [actor.steps() for actor in self.actors]
         self.turn = 0
 
-    def _ingest(self) -> None:
-        source = self.plan.topology.sources[self.kind.name]
-        for partition in self.kind.partitions:
+    def _ingest(self, kind: Kind, folder: Path) -> None:
+        source = self.plan.topology.sources[kind.name]
+        for partition in kind.partitions:
             self.tasks.append(
                 IngestTask(
                     self.shared,
                     source,
                     partition=partition,
-                    folder=self.folder / f"index.{partition}",
-                    clock_ms=lambda: self.now() + self.kind.skew_ms,
+                    folder=folder / f"index.{partition}",
+                    clock_ms=lambda: self.now() + kind.skew_ms,
                 )
             )
 
-    def _scope(self) -> None:
-        scope = self.plan.topology.scopes[self.kind.name]
+    def _scope(self, kind: Kind, folder: Path) -> None:
+        scope = self.plan.topology.scopes[kind.name]
         source = self.plan.topology.owned(scope.name)
         if source is not None:
-            for partition in self.kind.partitions:
-                folder = self.folder / f"index.{partition}"
-                task = OwnerTask(self.shared, source, partition=partition, folder=folder)
+            for partition in kind.partitions:
+                index = folder / f"index.{partition}"
+                task = OwnerTask(self.shared, source, partition=partition, folder=index)
                 self.tasks.append(task)
             return
         everywhere = {arc for box in scope.boxes for arc in self.plan.replayed_everywhere(box)}
         besides: dict[str, dict[int, Sweeper]] = {}
-        for partition in self.kind.partitions:
-            if self.kind.beside:
+        for partition in kind.partitions:
+            if kind.beside:
                 for arc in self.plan.replayed_points_of(scope):
                     count = self.plan.placement.partitions[arc]
                     own = besides.setdefault(arc, {})
                     for number in range(count) if arc in everywhere else [partition]:
                         if number not in own:
-                            own[number] = self._sweeper(arc, number)
+                            own[number] = self._sweeper(arc, number, folder)
                 replays = LocalSweepers(besides, partition=partition)
             else:
                 replays = TopicReplayClient(
@@ -150,27 +161,25 @@ class Process:
                 )
             self.tasks.append(ScopeTask(self.shared, scope, partition=partition, replays=replays))
 
-    def _spark(self) -> None:
-        scope = self.plan.topology.scopes[self.kind.name]
+    def _spark(self, kind: Kind, folder: Path) -> None:
+        scope = self.plan.topology.scopes[kind.name]
         replays = TopicReplayClient(
             self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
         )
         rng = random.Random(self.now())
-        self.tasks.append(
-            SparkJob(self.shared, scope, folder=self.folder, replays=replays, rng=rng)
-        )
+        self.tasks.append(SparkJob(self.shared, scope, folder=folder, replays=replays, rng=rng))
 
-    def _sweep(self) -> None:
-        for partition in self.kind.partitions:
-            sweeper = self._sweeper(self.kind.name, partition)
+    def _sweep(self, kind: Kind, folder: Path) -> None:
+        for partition in kind.partitions:
+            sweeper = self._sweeper(kind.name, partition, folder)
             self.services.append(Service(self.shared, sweeper))
 
-    def _sweeper(self, arc: str, partition: int) -> Sweeper:
+    def _sweeper(self, arc: str, partition: int, folder: Path) -> Sweeper:
         sweeper = Sweeper(
             self.shared,
             arc,
             partition=partition,
-            folder=self.folder / f"{arc}.{partition}",
+            folder=folder / f"{arc}.{partition}",
             clock_ms=self.now,
             segment_rows=SEGMENT_ROWS,
         )

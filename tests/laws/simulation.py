@@ -9,7 +9,10 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+from errata.processors.arcs import feeds
 from errata.processors.plan.deployed import declare_end, deploy, topic_specs
 from errata.processors.tasks.replay_client import LONGEST_RESEND_S
 from errata.processors.tasks.task import Task
@@ -82,6 +85,9 @@ class Simulation:
         self.since = -1  # the last epoch of the plan's version before this one
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
         self.rng = random.Random(seed)
+        # What is handed over, and what is read, depends on the seed alone.
+        self._clock: Any = mock.patch.object(feeds, "monotonic", self.now_s)
+        self._clock.start()
         self.now, self.seen = 1_000_000, Counter[str]()
         self.trims = 0
         self.cluster = MemoryCluster() if cluster is None else cluster
@@ -107,6 +113,10 @@ class Simulation:
         self.down: dict[int, int] = {}  # index of a process: step at which it is restarted
         self.step = 0
         self.cleaner = Cleaner(self.cluster, self.plan, self.history)
+
+    def now_s(self) -> float:
+        """Return the time in seconds."""
+        return self.now / 1000
 
     # ---------------------------------------------------------------- the scenario
 
@@ -222,6 +232,7 @@ class Simulation:
 
     def close(self) -> None:
         """Close all files."""
+        self._clock.stop()
         for process in [*self.processes, *self.zombies]:
             process.close()
 

@@ -102,10 +102,6 @@ class Losing(Simulation):
         with mock.patch.object(lost_records, "CHECKED_S", 0):
             super().drain()
 
-    def now_s(self) -> float:
-        """The time by which tasks wait for what a transaction hides."""
-        return self.now / 1000
-
     def _lose(self) -> None:
         arcs = self.plan.topology.arcs  # a task whose exchange has lost records stops, and says so
         known = self.history.arcs.items()

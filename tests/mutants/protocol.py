@@ -31,13 +31,13 @@ PROTOCOL = [
     ),
     Mutant(
         "a reader that starts within what another has read is given all of that",
-        "processors/arcs/arc_topic.py",
+        "processors/arcs/feeds.py",
         "return self.is_alive and self.start <= offset <= self.end",
         "return self.is_alive and offset <= self.end",
     ),
     Mutant(
         "a slow reader goes on where a fast one is",
-        "processors/arcs/arc_topic.py",
+        "processors/arcs/feeds.py",
         "if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:",
         "if chunk is feed.chunks[-1] and chunk.last >= self.position:",
     ),
@@ -120,5 +120,32 @@ PROTOCOL = [
         "parts[number] = without_revised(tuples, *self._newer[number])",
         "parts[number] = overlay(tuples, *self._newer[number])",
         network=RANDOM,
+    ),
+    Mutant(
+        "what is handed over is taken although records before it are missing",
+        "processors/arcs/feeds.py",
+        "elif gap == 0 or (gap == 1 and self._handed is not None):",
+        "elif gap >= 0:",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "who is handed nothing more waits for ever",
+        "processors/arcs/feeds.py",
+        "if monotonic() < self._handed_s + HANDED_S:",
+        "if monotonic() < self._handed_s + 1e9:",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what was handed over counts although the brokers have lost it",
+        "processors/arcs/feeds.py",
+        "if (records.offsets[0], records.values[0]) != (last.last, last.records.values[-1]):",
+        "if records.offsets[0] != last.last:",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "revisions are handed over at offsets that others' records have",
+        "processors/tasks/attempt.py",
+        "if count < len(flushed[place]) or len(view.writers(arc, place.partition)) > 1:",
+        "if count < 0:",
     ),
 ]

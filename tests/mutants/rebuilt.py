@@ -124,10 +124,10 @@ REBUILT = [
     ),
     Mutant(
         "a reader goes on beside what was written in the place of what the brokers have lost",
-        "processors/arcs/arc_topic.py",
+        "processors/arcs/feeds.py",
         "main.number < self.feed.number",
         "main.number != self.feed.number",
-        tests="tests/processors/arcs/test_arc_topic.py",
+        tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
         "an idle network stamps no epoch for a task that waits for one",
@@ -163,5 +163,12 @@ REBUILT = [
         "self._versions[type(record)] = record.version",
         "self._versions[type(record)] = max(record.version, self.version)",
         tests="tests/processors/reports/test_progress_view.py",
+    ),
+    Mutant(
+        "a version of a tuple whose end the brokers have lost stays in a copy",
+        "sweepers/store.py",
+        "if alive.height > (alive.n_unique(identity) if identity else 1):",
+        "if alive.height < 0:",
+        tests="tests/sweepers/test_store.py",
     ),
 ]

@@ -77,7 +77,7 @@ def write(life, topic: str, *values: bytes | None, partition: int = 0) -> None:
     life.produce(topic, partitions=[partition] * count, keys=[b"k"] * count, values=values)
 
 
-def committed(life, topic: str, *values: bytes | None) -> dict[TopicPartition, int]:
+def committed(life, topic: str, *values: bytes | None) -> dict[TopicPartition, range]:
     life.begin()
     write(life, topic, *values)
     ends = life.flush()
@@ -173,16 +173,17 @@ def test_a_fenced_life_can_begin_nothing_new(world):
     assert world.values(source) == [b"old"]
 
 
-def test_flush_tells_the_end_of_own_records_in_each_partition(world):
+def test_flush_tells_the_offsets_of_own_records_in_each_partition(world):
     topic = world.topic(3)
     life = world.life("ends")
-    assert committed(life, topic, b"a", b"b") == {(topic, 0): 2}
+    assert committed(life, topic, b"a", b"b") == {(topic, 0): range(2)}
     life.begin()
     life.produce(topic, partitions=[2, 0, 2], keys=[b"x", None, b"z"], values=[b"1", b"2", None])
     life.produce(topic, partitions=[0], keys=[b"y"], values=[b"3"])
-    assert life.flush() == {(topic, 0): 5, (topic, 2): 2}  # a marker stands at offset 2
+    # A marker stands at offset 2.
+    assert life.flush() == {(topic, 0): range(3, 5), (topic, 2): range(2)}
     life.produce(topic, partitions=[2], keys=[b"y"], values=[b"4"])
-    assert life.flush() == {(topic, 2): 3}
+    assert life.flush() == {(topic, 2): range(2, 3)}
     assert life.flush() == {}
     life.commit()
     read = {records.source.partition: records for records in world.read(TopicPartition(topic, 2))}

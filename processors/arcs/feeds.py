@@ -1,0 +1,237 @@
+"""Readers of one partition of an arc in a process share its fetches, and take what it writes.
+
+All readers of a partition in one process share its fetches (`Feed`). A task and the sweepers beside
+it, or the boxes of several scopes, read the same records at about the same time. Each has a cursor,
+and records are kept until all cursors have passed them. A cursor that is elsewhere in the log, or
+too slow, reads by itself until it has caught up with the others.
+
+A task hands the records that it has committed to the readers of its process (`ArcCodec.hand`): they
+take the very columns, and fetch and decode nothing. Where nothing is handed any more, they read.
+
+If the brokers lose the end of a log, a reader learns of it by its position, at its next fetch. A
+feed that begins later does not: the log may have grown beyond that position again. So no cursor
+changes to a feed that is younger than its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import NamedTuple
+
+import polars as pl
+
+from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
+
+MOST_ROWS = 300_000
+"""Most records that are kept for a slow cursor."""
+HANDED_S = 0.2
+"""How long after records were handed over the next ones are expected to be handed over, too."""
+
+
+class Chunk(NamedTuple):
+    """Records fetched together, and their decoded frame (with their ``offset``)."""
+
+    records: Records
+    frame: pl.DataFrame
+
+    @property
+    def last(self) -> int:
+        """Offset of the last record."""
+        return self.records.offsets[-1]
+
+    def since(self, offset: int) -> Chunk:
+        """Return the records from an offset on."""
+        if self.records.offsets[0] >= offset:
+            return self
+        return Chunk(self.records.since(offset), self.frame.filter(pl.col("offset") >= offset))
+
+
+_NUMBERS = itertools.count()
+
+
+class Feed:
+    """A reader, and the records it has read that some cursor has not passed.
+
+    Args:
+        cluster: Holds the topic.
+        place: The partition.
+        start: Offset to begin at.
+    """
+
+    def __init__(self, cluster: Cluster, place: TopicPartition, start: int) -> None:
+        self.place, self.start, self.number = place, start, next(_NUMBERS)
+        self.reader = cluster.reader({place: start})
+        self.chunks: deque[Chunk] = deque()
+        self.cursors: list[Cursor] = []
+        self.lost: LostOffsetError | None = None
+        self._reads, self._handed_s = True, 0.0
+        self._handed: Chunk | None = None
+        """The last records that were handed over, until something is read after them."""
+
+    @property
+    def end(self) -> int:
+        """The offset up to which it has read, or was handed records."""
+        read_to = self.reader.position(self.place) if self._reads else 0
+        return read_to if self._handed is None else max(read_to, self._handed.last + 1)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has a cursor and its offset is not lost."""
+        return self.lost is None and bool(self.cursors)
+
+    def covers(self, offset: int) -> bool:
+        """Whether all records from an offset on are buffered here or will be read."""
+        return self.is_alive and self.start <= offset <= self.end
+
+    def passed_by(self, offset: int) -> bool:
+        """Whether no records from an offset on are buffered."""
+        return not self.chunks or self.chunks[-1].last < offset
+
+    def read(self, limit: int, decode: Callable[[Records], pl.DataFrame]) -> None:
+        """Read what has arrived, at most about `limit` records.
+
+        Raises:
+            LostOffsetError: If the log no longer has the next records; every later call raises too.
+        """
+        if self.lost is None:
+            try:
+                self.chunks += [Chunk(r, decode(r)) for r in self._read(limit) if len(r)]
+            except LostOffsetError as error:
+                self.lost = error
+        if self.lost is not None:
+            raise self.lost
+
+    def _read(self, limit: int) -> Iterator[Records]:
+        """Yield the records that have arrived, unless the next ones are to be handed over.
+
+        After records that were handed over the last one of them is read again. If there is another
+        one, the brokers have lost it.
+        """
+        if not self._reads:
+            assert self._handed is not None
+            if monotonic() < self._handed_s + HANDED_S:
+                return
+            self.reader.add(self.place, self._handed.last)
+            self._reads = True
+        for records in self.reader.poll(limit=limit):
+            last, self._handed = self._handed, None
+            if last is None:
+                yield records
+                continue
+            if (records.offsets[0], records.values[0]) != (last.last, last.records.values[-1]):
+                raise LostOffsetError(self.place, last.last + 1)
+            yield records.since(last.last + 1)
+
+    def hand(self, chunk: Chunk) -> None:
+        """Take the records of a transaction that was just committed, if they are the next ones.
+
+        The end of a transaction takes an offset, too. If others are missing, read them.
+        """
+        gap = chunk.records.offsets[0] - self.end
+        if gap < 0:
+            if not self._reads:
+                self.lost = LostOffsetError(self.place, self.end)
+        elif gap == 0 or (gap == 1 and self._handed is not None):
+            if self._reads:
+                self.reader.remove(self.place)
+            self._reads, self._handed, self._handed_s = False, chunk, monotonic()
+            self.chunks.append(chunk)
+        else:
+            self._handed_s = -math.inf
+
+    def trim(self) -> None:
+        """Drop records that all cursors have passed; past `MOST_ROWS` the slowest cursor leaves."""
+        while self.cursors:
+            slowest = min(self.cursors, key=lambda cursor: cursor.position)
+            while self.chunks and self.chunks[0].last < slowest.position:
+                self.chunks.popleft()
+            self.start = slowest.position
+            if sum(len(chunk.records) for chunk in self.chunks) <= MOST_ROWS:
+                return
+            slowest.leave()
+
+    def release(self, cursor: Cursor) -> None:
+        """Remove a cursor; with the last one, close the reader."""
+        if cursor in self.cursors:
+            self.cursors.remove(cursor)
+        if not self.cursors:
+            self.reader.close()
+
+
+class Feeds:
+    """The readers of one partition of an arc in a process: usually one.
+
+    Args:
+        cluster: Holds the topic.
+        place: The partition.
+        decode: Decodes records into a frame, with their ``offset``.
+    """
+
+    def __init__(
+        self, cluster: Cluster, place: TopicPartition, decode: Callable[[Records], pl.DataFrame]
+    ) -> None:
+        self.cluster, self.place, self.decode = cluster, place, decode
+        self.main: Feed | None = None
+
+    def at(self, offset: int) -> Feed:
+        """Return a feed to read from an offset on: the shared one if it covers that offset."""
+        main = self.main
+        if main is not None and main.covers(offset):
+            return main
+        feed = Feed(self.cluster, self.place, offset)
+        if main is None or not main.is_alive:
+            self.main = feed
+        return feed
+
+
+class Cursor:
+    """The position of one reader in the process.
+
+    Args:
+        feeds: The feeds of the partition.
+        position: The offset to begin at; then the offset up to which it has read, past control and
+            aborted records.
+    """
+
+    def __init__(self, feeds: Feeds, position: int) -> None:
+        self.feeds, self.position = feeds, position
+        self.feed = self._moved(feeds.at(position))
+
+    def poll(self, *, limit: int) -> list[Chunk]:
+        """Return the chunks that have arrived since the last call, about `limit` records at most.
+
+        Raises:
+            LostOffsetError: If the log no longer has the next records.
+        """
+        main = self.feeds.main
+        if main is not None and main.number < self.feed.number and main.covers(self.position):
+            self.close()
+            self.feed = self._moved(main)
+        feed, chunks = self.feed, list[Chunk]()
+        if feed.passed_by(self.position):
+            feed.read(limit, self.feeds.decode)
+        for chunk in feed.chunks:
+            if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:
+                chunks.append(chunk.since(self.position))
+                self.position = chunk.last + 1
+        if feed.passed_by(self.position):
+            self.position = feed.end
+        feed.trim()
+        return chunks
+
+    def leave(self) -> None:
+        """Read through a feed of its own from now on."""
+        self.close()
+        self.feed = self._moved(Feed(self.feeds.cluster, self.feeds.place, self.position))
+
+    def close(self) -> None:
+        """Stop reading; safe to call twice."""
+        self.feed.release(self)
+
+    def _moved(self, feed: Feed) -> Feed:
+        feed.cursors.append(self)
+        return feed

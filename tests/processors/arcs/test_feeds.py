@@ -1,0 +1,231 @@
+"""Readers of a partition in one process share what it fetches, and what its tasks hand over."""
+
+import polars as pl
+import pytest
+
+from errata.processors.arcs import feeds
+from errata.processors.arcs.feeds import Chunk, Cursor, Feeds
+from errata.topics.cluster import LostOffsetError, Records, TopicPartition
+from errata.topics.memory import MemoryCluster
+
+PLACE = TopicPartition("arc", 0)
+
+
+@pytest.fixture
+def cluster():
+    cluster = MemoryCluster(clock_ms=lambda: 0)
+    cluster.create("arc", 1)
+    return cluster
+
+
+@pytest.fixture
+def decoded():
+    return []
+
+
+@pytest.fixture
+def shared(cluster, decoded):
+    def decode(records):
+        decoded.extend(records.offsets)
+        return pl.DataFrame({"offset": records.offsets, "value": records.values})
+
+    return Feeds(cluster, PLACE, decode)
+
+
+def send(cluster, *values):
+    for value in values:
+        cluster.send("arc", partition=0, key=None, value=value)
+
+
+def read(cursor, limit=1_000):
+    found = cursor.poll(limit=limit)
+    for records, frame in found:
+        assert records.values == frame["value"].to_list()
+        assert records.offsets == frame["offset"].to_list()
+    return [value for records, _ in found for value in records.values]
+
+
+def test_what_two_read_is_decoded_once_and_dropped_when_both_have_passed_it(
+    cluster, shared, decoded
+):
+    one, other = Cursor(shared, 0), Cursor(shared, 0)
+    send(cluster, b"a", b"b")
+    assert read(one) == [b"a", b"b"]
+    send(cluster, b"c")
+    assert read(other) == [b"a", b"b"]
+    assert read(other) == [b"c"]
+    assert read(one) == [b"c"]
+    assert (read(one), read(other)) == ([], [])
+    assert (one.position, other.position) == (3, 3)
+    assert decoded == [0, 1, 2]
+    assert not shared.main.chunks
+
+
+def test_one_that_begins_within_what_is_kept_gets_the_rest_of_it(cluster, shared, decoded):
+    slow, fast = Cursor(shared, 0), Cursor(shared, 0)
+    send(cluster, b"a", b"b", b"c")
+    read(fast)
+    late = Cursor(shared, 1)
+    assert read(late) == [b"b", b"c"]
+    assert read(slow) == [b"a", b"b", b"c"]
+    assert decoded == [0, 1, 2]
+
+
+def test_one_that_begins_before_what_is_kept_reads_alone_until_it_is_where_the_others_are(
+    cluster, shared, decoded
+):
+    send(cluster, b"a", b"b")
+    first = Cursor(shared, 0)
+    read(first)
+    late = Cursor(shared, 0)
+    assert late.feed is not first.feed
+    assert read(late, limit=1) == [b"a"]
+    assert read(late) == [b"b"]
+    assert read(late) == []
+    assert late.feed is first.feed
+    send(cluster, b"c")
+    assert (read(late), read(first)) == ([b"c"], [b"c"])
+    assert decoded == [0, 1, 0, 1, 2]
+
+
+def test_a_slow_one_holds_up_a_bounded_number_of_records_and_misses_none(
+    cluster, shared, monkeypatch
+):
+    monkeypatch.setattr(feeds, "MOST_ROWS", 3)
+    slow, fast = Cursor(shared, 0), Cursor(shared, 0)
+    for value in (b"a", b"b", b"c", b"d", b"e"):
+        send(cluster, value)
+        assert read(fast) == [value]
+        assert sum(len(chunk.records) for chunk in fast.feed.chunks) <= 3
+    assert slow.feed is not fast.feed
+    assert read(slow) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_no_more_than_the_limit_comes_at_once(cluster, shared):
+    slow, fast = Cursor(shared, 0), Cursor(shared, 0)
+    for value in (b"a", b"b", b"c"):
+        send(cluster, value)
+        read(fast)
+    assert [read(slow, limit=2), read(slow, limit=2)] == [[b"a", b"b"], [b"c"]]
+
+
+def test_all_learn_that_the_log_has_lost_what_follows_and_new_ones_begin_afresh(cluster, shared):
+    one, other = Cursor(shared, 0), Cursor(shared, 0)
+
+    def lost(**_):
+        raise LostOffsetError(PLACE, 0)
+
+    one.feed.reader.poll = lost
+    for cursor in (one, other):
+        with pytest.raises(LostOffsetError):
+            cursor.poll(limit=10)
+    send(cluster, b"a")
+    assert read(Cursor(shared, 0)) == [b"a"]
+
+
+def test_no_one_reads_on_beside_what_was_written_in_the_place_of_what_is_lost(cluster, shared):
+    one, other = Cursor(shared, 0), Cursor(shared, 0)
+    send(cluster, b"a", b"b", b"c")
+    read(one), read(other)
+    cluster.lose(PLACE, 1)
+    send(cluster, b"d", b"e")
+    with pytest.raises(LostOffsetError):
+        read(one)
+    one.close()
+    again = Cursor(shared, 0)
+    assert read(again) == [b"a", b"d", b"e"]
+    assert shared.main.covers(other.position)
+    with pytest.raises(LostOffsetError):
+        read(other)
+
+
+def test_the_reader_is_closed_with_its_last_cursor(cluster, shared):
+    one, other = Cursor(shared, 0), Cursor(shared, 0)
+    main, closed = shared.main, []
+    main.reader.close = lambda: closed.append(True)
+    one.close()
+    one.close()
+    assert not closed
+    other.close()
+    assert closed
+    assert Cursor(shared, 0).feed is not main
+
+
+# ---------------------------------------------------------------- what is handed over
+
+
+def write(cluster, *values):
+    """Commit values in a transaction, and return them as a chunk that nobody had to fetch."""
+    transactions = cluster.transactions("writer")
+    transactions.begin()
+    count = len(values)
+    transactions.produce("arc", partitions=[0] * count, keys=[None] * count, values=values)
+    offsets = [*transactions.flush()[PLACE]]
+    transactions.commit()
+    records = Records(PLACE, offsets, [None] * count, [*values], [0] * count)
+    return Chunk(records, pl.DataFrame({"offset": offsets, "value": values}))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(feeds, "monotonic", lambda: clock[0])
+    return clock
+
+
+def test_what_is_handed_over_is_neither_fetched_nor_decoded(cluster, shared, decoded, clock):
+    one, other = Cursor(shared, 0), Cursor(shared, 0)
+    shared.main.hand(write(cluster, b"a", b"b"))
+    shared.main.hand(write(cluster, b"c"))
+    assert read(one) == read(other) == [b"a", b"b", b"c"]
+    shared.main.hand(write(cluster, b"d"))
+    assert (read(one), read(other)) == ([b"d"], [b"d"])
+    assert one.position == cluster.end(PLACE) - 1, "the end of the transaction follows"
+    assert decoded == []
+
+
+def test_who_is_handed_nothing_more_reads_on(cluster, shared, decoded, clock):
+    one = Cursor(shared, 0)
+    shared.main.hand(write(cluster, b"a", b"b"))
+    assert read(one) == [b"a", b"b"]
+    write(cluster, b"c")
+    assert read(one) == []
+    clock[0] += feeds.HANDED_S
+    assert read(one) == [b"c"]
+    assert decoded == [3], "the last one that was handed over is read again, and not decoded"
+    assert one.position == cluster.end(PLACE)
+
+
+def test_what_others_have_written_before_is_read_at_once(cluster, shared, decoded, clock):
+    one = Cursor(shared, 0)
+    shared.main.hand(write(cluster, b"a"))
+    send(cluster, b"b")
+    shared.main.hand(write(cluster, b"c"))
+    assert read(one) == [b"a"]
+    assert read(one) == [b"b", b"c"]
+    shared.main.hand(write(cluster, b"d"))
+    assert read(one) == [b"d"]
+    assert decoded == [2, 3]
+
+
+def test_what_has_been_read_is_not_taken_again(cluster, shared, decoded, clock):
+    one = Cursor(shared, 0)
+    chunk = write(cluster, b"a", b"b")
+    assert read(one) == [b"a", b"b"]
+    shared.main.hand(chunk)
+    assert read(one) == []
+
+
+@pytest.mark.parametrize("hands", [False, True], ids=["another wrote there", "it wrote there"])
+def test_what_was_handed_over_and_then_lost_is_noticed(cluster, shared, clock, hands):
+    one = Cursor(shared, 0)
+    shared.main.hand(write(cluster, b"a", b"b"))
+    read(one)
+    cluster.lose(PLACE, 1)
+    chunk = write(cluster, b"c", b"d")
+    if hands:
+        shared.main.hand(chunk)
+    clock[0] += feeds.HANDED_S
+    with pytest.raises(LostOffsetError):
+        read(one)
+    assert read(Cursor(shared, 0)) == [b"a", b"c", b"d"]
