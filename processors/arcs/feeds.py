@@ -63,7 +63,8 @@ class Feed:
     """
 
     def __init__(self, cluster: Cluster, place: TopicPartition, start: int) -> None:
-        self.place, self.start, self.number = place, start, next(_NUMBERS)
+        self.cluster, self.place = cluster, place
+        self.start, self.number = start, next(_NUMBERS)
         self.reader = cluster.reader({place: start})
         self.chunks: deque[Chunk] = deque()
         self.cursors: list[Cursor] = []
@@ -109,7 +110,7 @@ class Feed:
         """Yield the records that have arrived, unless the next ones are to be handed over.
 
         After records that were handed over the last one of them is read again. If there is another
-        one, the brokers have lost it.
+        one, the brokers have lost it. It may have been deleted meanwhile, since all had passed it.
         """
         if not self._reads:
             assert self._handed is not None
@@ -117,7 +118,7 @@ class Feed:
                 return
             self.reader.add(self.place, self._handed.last)
             self._reads = True
-        for records in self.reader.poll(limit=limit):
+        for records in self._poll(limit):
             last, self._handed = self._handed, None
             if last is None:
                 yield records
@@ -125,6 +126,20 @@ class Feed:
             if (records.offsets[0], records.values[0]) != (last.last, last.records.values[-1]):
                 raise LostOffsetError(self.place, last.last + 1)
             yield records.since(last.last + 1)
+
+    def _poll(self, limit: int) -> list[Records]:
+        try:
+            return self.reader.poll(limit=limit)
+        except LostOffsetError:
+            if self._handed is None:
+                raise
+            start = self.cluster.offset_at(self.place, 0)
+            if start <= self._handed.last:
+                raise
+            self._handed = None
+            self.reader.remove(self.place)
+            self.reader.add(self.place, start)
+            return []
 
     def hand(self, chunk: Chunk) -> None:
         """Take the records of a transaction that was just committed, if they are the next ones.

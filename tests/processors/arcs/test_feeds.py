@@ -208,6 +208,16 @@ def test_what_others_have_written_before_is_read_at_once(cluster, shared, decode
     assert decoded == [2, 3]
 
 
+def test_what_was_handed_over_may_be_deleted_once_all_have_passed_it(cluster, shared, clock):
+    one = Cursor(shared, 0)
+    shared.main.hand(write(cluster, b"a", b"b"))
+    assert read(one) == [b"a", b"b"]
+    cluster.delete_before(PLACE, cluster.end(PLACE))
+    write(cluster, b"c")
+    clock[0] += feeds.HANDED_S
+    assert [read(one), read(one)] == [[], [b"c"]]
+
+
 def test_what_has_been_read_is_not_taken_again(cluster, shared, decoded, clock):
     one = Cursor(shared, 0)
     chunk = write(cluster, b"a", b"b")
