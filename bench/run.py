@@ -198,12 +198,12 @@ def expected(variant: Variant, count: int) -> pl.DataFrame:
 
 def table(taken: dict[str, list[Taken]], records: int) -> str:
     """Return medians of the runs, a line for each variant."""
-    lines = [f"{'':15}{'k/s':>7}{'ratio':>7}" + "".join(f"{name:>10}" for name in COLUMNS)]
+    lines = [f"{'':18}{'k/s':>7}{'ratio':>7}" + "".join(f"{name:>10}" for name in COLUMNS)]
     base = statistics.median(run["wall"] for run in taken["raw"])
     for what, runs in taken.items():
         middle = {name: statistics.median(run.get(name, 0) for run in runs) for name in COLUMNS}
         lines.append(
-            f"{what:15}{records / middle['wall'] / 1000:7.1f}{base / middle['wall']:7.3f}"
+            f"{what:18}{records / middle['wall'] / 1000:7.1f}{base / middle['wall']:7.3f}"
             + "".join(f"{middle[name]:10.2f}" if middle[name] else f"{'-':>10}" for name in COLUMNS)
         )
     lines.append("ratio to raw; wall: seconds; all and the roles: seconds of processor time")

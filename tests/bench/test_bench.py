@@ -21,7 +21,7 @@ def test_the_short_form_runs_and_its_results_equal_a_recomputation(broker):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ratio to raw" in done.stdout
-    measured = {line[:15].strip() for line in done.stdout.splitlines()}
+    measured = {line[:18].strip() for line in done.stdout.splitlines()}
     assert measured >= {"raw", *VARIANTS}
 
 
