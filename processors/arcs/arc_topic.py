@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,6 +93,7 @@ class ArcCodec:
         keys: list[bytes],
         values: list[bytes],
         meta: Meta,
+        time_ms: int,
     ) -> None:
         """Hand committed revisions to the readers of a partition in this process, if there are any.
 
@@ -104,12 +104,12 @@ class ArcCodec:
             keys: Their record keys.
             values: Their record values.
             meta: Their task, attempt and epoch.
+            time_ms: When they were written, by the brokers' clock, or later.
         """
         feeds = self._feeds.get(place)
         if feeds is None or feeds.main is None or not feeds.main.is_alive:
             return
-        now_ms = time.time_ns() // 1_000_000
-        records = Records(place, [*offsets], [*keys], [*values], [now_ms] * len(offsets))
+        records = Records(place, [*offsets], [*keys], [*values], [time_ms] * len(offsets))
         frame = revisions.with_columns(
             pl.lit(meta.task, pl.String).alias("task"),
             pl.lit(meta.attempt, pl.Int64).alias("attempt"),

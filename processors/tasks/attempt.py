@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -181,6 +182,7 @@ class Attempt:
         An emission that goes to several partitions is read.
         """
         view, plan = self.shared.view, self.shared.plan
+        time_ms = max(view.newest_ms, time.time_ns() // 1_000_000)  # this clock may be behind
         sent = dict[TopicPartition, list[Written]]()
         for each in written:
             arc, partitions = each.emission.arc, each.emission.partitions
@@ -200,6 +202,7 @@ class Attempt:
                     keys=each.keys,
                     values=each.values,
                     meta=Meta(self.name, self.report.attempt, each.emission.epoch),
+                    time_ms=time_ms,
                 )
                 start += len(each.keys)
 

@@ -1,10 +1,15 @@
 """Readers of a partition in one process share what it fetches, and what its tasks hand over."""
 
+from types import SimpleNamespace
+
 import polars as pl
 import pytest
 
+from errata import Network, tumbling
 from errata.processors.arcs import feeds
 from errata.processors.arcs.feeds import Chunk, Cursor, Feeds
+from errata.processors.tasks import attempt
+from errata.testing import Driver
 from errata.topics.cluster import LostOffsetError, Records, TopicPartition
 from errata.topics.memory import MemoryCluster
 
@@ -239,3 +244,19 @@ def test_what_was_handed_over_and_then_lost_is_noticed(cluster, shared, clock, h
     with pytest.raises(LostOffsetError):
         read(one)
     assert read(Cursor(shared, 0)) == [b"a", b"c", b"d"]
+
+
+def test_a_clock_that_is_behind_does_not_make_old_what_is_handed_over(monkeypatch):
+    net, taken = Network("young"), []
+    fields = {"key": "string", "at": "timestamp-millis"}
+    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
+    trades.aggregate("sums", by=["key"], window=tumbling("1s"), n="count(*)")
+    monkeypatch.setattr(attempt, "time", SimpleNamespace(time_ns=lambda: 0))
+    monkeypatch.setattr(feeds.Feed, "hand", lambda _, chunk: taken.extend(chunk.records.times_ms))
+    with Driver(net) as driver:
+        driver.cluster.clock_ms = lambda: 10**12
+        for number in range(2):
+            after = {"key": f"k{number}", "at": 5}
+            driver.send("trades", {"op": "insert", "after": after})
+            driver.close_epoch()
+    assert taken[-1] == 10**12
