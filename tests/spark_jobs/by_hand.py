@@ -128,7 +128,7 @@ class World:
             keys, values = codec.encode(revisions, Meta(task, attempt, number))
             places = [partition] * len(keys)
             hand.produce(codec.topic, partitions=places, keys=keys, values=values)
-        ends = {place: (end, number) for place, end in hand.flush().items()}
+        ends = {place: (own.stop, number) for place, own in hand.flush().items()}
         if reported:
             self._report(hand, task, self.epoch + epoch, max(attempt, 1), ends)
         hand.commit()

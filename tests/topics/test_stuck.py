@@ -1,5 +1,6 @@
 """Clients that never learn who leads a partition, after it had no leader: they are given up."""
 
+from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -52,7 +53,7 @@ def waited(monkeypatch) -> Iterator:
     def wait(left: list[int], leaderless: list[list[TopicPartition] | None]) -> float:
         clock, told = Clock(left), iter(leaderless)
         life = object.__new__(transactions.KafkaTransactions)
-        life._producer, life._awaited, life._ends = clock, {PLACE}, {}
+        life._producer, life._awaited = clock, Counter([PLACE])
         life._connection = SimpleNamespace(leaderless=lambda places, limit_s: next(told, []))
         monkeypatch.setattr(transactions, "monotonic", lambda: clock.now)
         assert life._flush_slowly(3, limit_s=LIMIT_S) == next(iter([*left[-1:], 1]))
