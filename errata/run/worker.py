@@ -90,6 +90,7 @@ class Worker:
             View(self.cluster, plan=self.plan),
             place.compaction_lag_ms,
             place.on_error,
+            hands_over=True,
         )
         state = place.state / self.plan.network / self.plan.deployment.id
         self.parts = Parts(self.shared, state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -130,9 +131,8 @@ class Attempt:
         if report.done >= 0:
             committed[report.attempt] = report.done
         report = replace(report, ends=ends, committed=committed)
-        yield from commit_reports(
-            transactions, [(self, report)], then=lambda: self._hand(written, flushed)
-        )
+        hand = partial(self._hand, written if self.shared.hands_over else [], flushed)
+        yield from commit_reports(transactions, [(self, report)], then=hand)
         self.is_committing = False
         self.shared.meter.wrote(self.name, emissions)
         return [each.keys for each in written]

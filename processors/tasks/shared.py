@@ -113,6 +113,8 @@ class Shared:
         view: Progress, as known to this process.
         compaction_lag_ms: How long a superseded record stays in a connection point's topic.
         on_error: What happens to tuples that a box refuses: ``dead-letter`` or ``stop``.
+        hands_over: Whether tasks hand what they commit to the readers of the process. Where nothing
+            is handed any more, these begin to read only after a while (`feeds.HANDED_S`).
     """
 
     cluster: Cluster
@@ -121,6 +123,7 @@ class Shared:
     view: View
     compaction_lag_ms: int
     on_error: str = DEAD_LETTER
+    hands_over: bool = False
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)

@@ -104,7 +104,9 @@ class Process:
     ) -> None:
         self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
         view = View(cluster, plan=plan)
-        self.shared = Shared(cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS)
+        self.shared = Shared(
+            cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS, hands_over=True
+        )
         self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
         self.services: list[Service] = []

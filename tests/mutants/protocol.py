@@ -138,8 +138,8 @@ PROTOCOL = [
     Mutant(
         "what was handed over counts although the brokers have lost it",
         "processors/arcs/feeds.py",
-        "if (records.offsets[0], records.values[0]) != (last.last, last.records.values[-1]):",
-        "if records.offsets[0] != last.last:",
+        "if is_there and records.values[0] != last.records.values[-1]:",
+        "if is_there and not records.values[0]:",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(

@@ -255,6 +255,7 @@ def test_a_clock_that_is_behind_does_not_make_old_what_is_handed_over(monkeypatc
     monkeypatch.setattr(feeds.Feed, "hand", lambda _, chunk: taken.extend(chunk.records.times_ms))
     with Driver(net) as driver:
         driver.cluster.clock_ms = lambda: 10**12
+        driver.shared.hands_over = True
         for number in range(2):
             after = {"key": f"k{number}", "at": 5}
             driver.send("trades", {"op": "insert", "after": after})

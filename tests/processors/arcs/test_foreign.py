@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from errata import Network, tumbling
-from errata.processors.arcs import feeds
 from errata.processors.arcs.foreign import LOG_S, ForeignRecords
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.replay_client import TopicReplayClient
@@ -51,8 +50,7 @@ def test_they_are_logged_once_a_minute_with_the_place_of_the_last(
     assert foreign.is_news
 
 
-def test_a_task_counts_those_of_its_input_even_if_nothing_else_arrives(monkeypatch) -> None:
-    monkeypatch.setattr(feeds, "HANDED_S", 0)
+def test_a_task_counts_those_of_its_input_even_if_nothing_else_arrives() -> None:
     with Driver(network()) as driver:
         driver.send("trades", insert("a"))
         driver.close_epoch()
