@@ -178,10 +178,12 @@ class KafkaTransactions:
         self._connection.check()
         # The delivery reports of each partition's first and last record give the offsets of this
         # task's own output.
-        last = dict(zip(partitions, range(len(partitions)), strict=True))
+        indexes = range(len(partitions))
+        last = dict(zip(partitions, indexes, strict=True))
+        first = dict(zip(reversed(partitions), reversed(indexes), strict=True))
         callbacks: list[Any] = [None] * len(partitions)
         for partition, index in last.items():
-            ends = {partitions.index(partition), index}
+            ends = {first[partition], index}
             self._awaited[TopicPartition(topic, partition)] += len(ends)
             for end in ends:
                 callbacks[end] = self._on_delivery

@@ -86,7 +86,7 @@ class Switch:
             try:
                 yield from self.run_once()
             except (FencedError, DoubtfulCommitError, LostRecordsError) as error:
-                is_final = isinstance(error, LostRecordsError) and not self._pending()
+                is_final = isinstance(error, LostRecordsError) and not self._pending_loss()
                 if is_final or attempt == MOST_ATTEMPTS:
                     raise
                 log.warning("%s; starting the switch again", error)
@@ -147,8 +147,8 @@ class Switch:
 
     def _lost(self) -> Generator[bool, None, str]:
         """Return which records the old version has to write again; "" if none."""
-        if pending := self._pending():
-            return f"the brokers have lost records of {', '.join(pending)}"
+        if pending := self._pending_loss():
+            return pending
         for task in self._restorable():
             found = yield from lost_records.find(self.old, self.old.view.of(task))
             lost, _ = lost_records.sorted_out(found)
@@ -156,15 +156,15 @@ class Switch:
                 return f"task {task}: {lost_records.text(lost)}"
         return ""
 
-    def _pending(self) -> list[str]:
-        """Return the tasks of the old version that have to write lost records again."""
-        return [t for t in self._restorable() if self.old.view.of(t).rebuilt == PENDING]
+    def _pending_loss(self) -> str:
+        """Return what tasks of the old version have yet to write again; "" if nothing."""
+        pending = [t for t in self._restorable() if self.old.view.of(t).rebuilt == PENDING]
+        return f"the brokers have lost records of {', '.join(pending)}" if pending else ""
 
     def _restorable(self) -> list[str]:
         """Return the tasks of the old version that can write records again: jobs on Spark can't."""
-        scopes = self.old.plan.topology.scopes
-        jobs = {name for name, scope in scopes.items() if scope.on_spark}
-        return [t for t in self._tasks(self.old.plan) if TaskId.parse(t).scope.name not in jobs]
+        plan = self.old.plan
+        return [t for s in plan.topology.process_scopes for t in plan.placement.tasks(s)]
 
     def _give_back(self) -> Iterator[bool]:
         """Let the old version go on: hand back the tasks that were taken over, and tell it so."""
@@ -182,13 +182,8 @@ class Switch:
 
     def _read_committed_reports(self) -> Iterator[bool]:
         """Read the reports that can be read while tasks are at work."""
-        view = self.old.view
-        end = self.old.cluster.stable_ends([view.source])[view.source]
-        for shared in (self.old, self.new):
-            shared.view.poll()
-            while not shared.view.has_read_to(end):
-                yield False
-                shared.view.poll()
+        source = self.old.view.source
+        yield from self._read_to(self.old.cluster.stable_ends([source])[source])
         yield False
 
     def _read_reports(self) -> Iterator[bool]:
@@ -201,11 +196,15 @@ class Switch:
                 lost_records.uncover_reports(self.old, transactions)
             transactions.close()
             yield True
-        for shared in (self.old, self.new):
-            end = shared.cluster.end(shared.view.source)
-            while not shared.view.has_read_to(end):
-                shared.view.poll()
+        yield from self._read_to(self.old.cluster.end(self.old.view.source))
+
+    def _read_to(self, end: int) -> Iterator[bool]:
+        """Read all reports before an offset."""
+        for view in (self.old.view, self.new.view):
+            view.poll()
+            while not view.has_read_to(end):
                 yield False
+                view.poll()
 
     def _has_begun(self) -> bool:
         """Whether some task is of the new version by now."""
@@ -274,8 +273,8 @@ class Switch:
             while min(map(view.frontier, scopes), default=0) < self._last_epoch():
                 for takeover in takeovers:
                     yield from takeover.check_ends()
-                if pending := self._pending():
-                    raise LostRecordsError(f"the brokers have lost records of {', '.join(pending)}")
+                if pending := self._pending_loss():
+                    raise LostRecordsError(pending)
                 due = self._due()
                 if due and self.jobs is not None:
                     self.jobs(due, meanwhile)

@@ -109,6 +109,8 @@ class ArcCodec:
         feeds = self._feeds.get(place)
         if feeds is None or feeds.main is None or not feeds.main.is_alive:
             return
+        if not feeds.main.expects(offsets.start):
+            return
         records = Records(place, [*offsets], [*keys], [*values], [time_ms] * len(offsets))
         frame = revisions.with_columns(
             pl.lit(meta.task, pl.String).alias("task"),

@@ -142,22 +142,27 @@ class Feed:
             self.reader.add(self.place, start)
             return []
 
-    def hand(self, chunk: Chunk) -> None:
-        """Take the records of a transaction that was just committed, if they are the next ones.
+    def expects(self, offset: int) -> bool:
+        """Return whether records that were just committed from this offset on are the next ones.
 
-        The end of a transaction takes an offset, too. If others are missing, read them.
+        The end of a transaction takes an offset, too. If others are missing, they are read.
         """
-        gap = chunk.records.offsets[0] - self.end
+        gap = offset - self.end
         if gap < 0:
             if not self._reads:
                 self.lost = LostOffsetError(self.place, self.end)
         elif gap == 0 or (gap == 1 and self._handed is not None):
-            if self._reads:
-                self.reader.remove(self.place)
-            self._reads, self._handed, self._handed_s = False, chunk, monotonic()
-            self.chunks.append(chunk)
+            return True
         else:
             self._handed_s = -math.inf
+        return False
+
+    def hand(self, chunk: Chunk) -> None:
+        """Take records that it expects."""
+        if self._reads:
+            self.reader.remove(self.place)
+        self._reads, self._handed, self._handed_s = False, chunk, monotonic()
+        self.chunks.append(chunk)
 
     def trim(self) -> None:
         """Drop records that all cursors have passed; past `MOST_ROWS` the slowest cursor leaves."""

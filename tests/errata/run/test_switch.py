@@ -124,6 +124,14 @@ class Running:
             next(lives)
         lives.close()
 
+    def sums(self) -> dict[str, int]:
+        """Let the source end, run all tasks to the end, and return the sums."""
+        plan, view = self.shared.plan, self.shared.view
+        declare_end(self.shared.cluster, plan, "trades")
+        tasks = plan.placement.tasks(plan.topology.scope_of("sums"))
+        self.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
+        return dict(self.table("sums").select("key", "total").iter_rows())
+
     def table(self, arc: str) -> pl.DataFrame:
         shared, plan = self.shared, self.shared.plan
         shared.view.poll()
@@ -176,11 +184,7 @@ def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path, h
 
     for number in range(20):  # corrections come in any partition, also the new one
         send(f"k{number}", 100 + number, partition=number % 3, op="replace")
-    declare_end(cluster, new, "trades")
-    tasks, view = new.placement.tasks(new.topology.scope_of("sums")), after.shared.view
-    after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
-    totals = dict(after.table("sums").select("key", "total").iter_rows())
-    assert totals == {f"k{number}": 100 + number for number in range(20)}
+    assert after.sums() == {f"k{number}": 100 + number for number in range(20)}
 
 
 class Moving:
@@ -221,15 +225,16 @@ class Moving:
         assert found is not None
         return found.deployment.version, found.switching_to
 
-    def sums(self) -> dict[str, int]:
-        declare_end(self.cluster, self.new, "trades")
-        tasks = self.new.placement.tasks(self.new.topology.scope_of("sums"))
-        view = self.after.shared.view
-        self.after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
-        return dict(self.after.table("sums").select("key", "total").iter_rows())
-
-
-SUMS = {f"k{number}": number for number in range(20)}
+    def complete(self, life: Iterator[bool]) -> None:
+        """Start tasks of the old version, let the switch end, and check the results."""
+        at_work = self.running("old", self.old).lives()  # they notice a loss when they start
+        while self.version() == (1, None):
+            next(at_work)
+            next(life)
+        at_work.close()
+        assert list(life)
+        assert self.version() == (2, None)
+        assert self.after.sums() == {f"k{number}": number for number in range(20)}
 
 
 def test_a_switch_waits_until_lost_records_are_written_again(tmp_path: Path, caplog):
@@ -239,14 +244,7 @@ def test_a_switch_waits_until_lost_records_are_written_again(tmp_path: Path, cap
     for _ in range(200):
         next(life)
     assert moving.version() == (1, None), "it has begun although only the old version can do that"
-    at_work = moving.running("old", moving.old).lives()  # they notice it when they start
-    while moving.version() == (1, None):
-        next(at_work)
-        next(life)
-    at_work.close()
-    assert list(life)
-    assert moving.version() == (2, None)
-    assert moving.sums() == SUMS
+    moving.complete(life)
     assert "waiting until version 1 has written them again" in caplog.text
 
 
@@ -261,14 +259,7 @@ def test_the_old_version_goes_on_if_records_are_lost_in_a_switch(tmp_path: Path,
     moving.lose("trades")
     while moving.version() != (1, None):
         next(life)
-    at_work = moving.running("old", moving.old).lives()
-    while moving.version() == (1, None):
-        next(at_work)
-        next(life)
-    at_work.close()
-    assert list(life)
-    assert moving.version() == (2, None)
-    assert moving.sums() == SUMS
+    moving.complete(life)
 
 
 def shrunk_plan(partitions: int) -> Plan:
