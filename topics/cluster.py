@@ -48,6 +48,10 @@ class Records:
         """Return the records from an offset on."""
         return self[bisect_left(self.offsets, offset) :]
 
+    def before(self, offset: int) -> Records:
+        """Return the records before an offset."""
+        return self[: bisect_left(self.offsets, offset)]
+
     def __getitem__(self, rows: slice) -> Records:
         columns = self.offsets, self.keys, self.values, self.times_ms
         return Records(self.source, *(column[rows] for column in columns))  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.deploy.deployment import prepare
+from errata.deploy.processes import Part
 from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse, listening, serving
 from errata.processors.declare.network import Network
@@ -26,17 +27,25 @@ _POLL_S = 0.1
 
 
 @command("up", example="KAFKA_BOOTSTRAP_SERVERS=localhost:9092 errata up tape.py")
-def up(net: NetworkArgument) -> None:
-    """Run a whole network on this machine: a process for each source, and one for each scope.
+def up(
+    net: NetworkArgument,
+    apart: Annotated[
+        bool,
+        typer.Option("--apart", help="A process for each source and one for each scope."),
+    ] = False,
+) -> None:
+    """Run a whole network on this machine, in about as many processes as it has processors.
 
-    Creates the topics and deploys the network if it is not deployed yet. A process that dies is
-    restarted. An error that a restart does not fix ends all processes (status 1). SIGTERM ends them
-    with status 0, Ctrl-C with 130. No process is left running, even if this one is killed.
+    A process has some partitions of a source and of all scopes that read them from each other; what
+    one of its tasks writes, the others need not fetch. Creates the topics and deploys the network
+    if it is not deployed yet. A process that dies is restarted. An error that a restart does not
+    fix ends all processes (status 1). SIGTERM ends them with status 0, Ctrl-C with 130. No process
+    is left running, even if this one is killed.
     """
     with Stop() as stop:
         network, place = load(net), read_settings()
         plan = Patience(place.wait_ms).through(lambda: _prepared(network, place))
-        commands, pulse = network_commands(net, plan), Pulse()
+        commands, pulse = network_commands(net, plan, apart=apart), Pulse()
         ports = ports_after(place.listen, commands)
         listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
         supervisor = Supervisor(commands, child_environ=listen)
@@ -55,17 +64,25 @@ def up(net: NetworkArgument) -> None:
 def run(
     net: NetworkArgument,
     scope: Annotated[
-        str, typer.Option(help="A scope of the network; ingest.SOURCE for that of a source.")
+        list[str],
+        typer.Option(
+            help="A scope of the network; ingest.SOURCE for that of a source. May be repeated: "
+            "scopes in one process hand each other what they write."
+        ),
     ],
     partitions: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Only these partitions; all by default.")
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Only a part of the partitions: as 1/2, every second."),
     ] = None,
     shared: Annotated[
         bool,
         typer.Option(
             "--shared",
-            help="Share the partitions with other processes of this scope, as a consumer group "
-            "does: start more, or end some, at any time.",
+            help="Share the partitions of each scope with other processes of it, as a consumer "
+            "group does: start more, or end some, at any time.",
         ),
     ] = False,
     sweep_beside: Annotated[
@@ -76,20 +93,25 @@ def run(
         ),
     ] = False,
 ) -> None:
-    """Run the tasks of one scope until SIGTERM (status 0) or Ctrl-C (status 130).
+    """Run the tasks of a scope, or of several, until SIGTERM (status 0) or Ctrl-C (status 130).
 
     Creates the network's topics and deploys it if it is not deployed yet. It may be killed at any
     moment: the next run continues from the last commit.
     """
-    if shared and partitions is not None:
-        raise typer.BadParameter("needs --shared or --partitions, found both")
+    given = {"--shared": shared, "--partitions": partitions, "--part": part}
+    found = [option for option, value in given.items() if value]
+    if len(found) > 1:
+        raise typer.BadParameter(f"needs one of {', '.join(given)}; found {' and '.join(found)}")
     wanted = None if partitions is None else _numbers(partitions)
-    _work(
-        net,
-        lambda worker: worker.add_scope(
-            scope, partitions=wanted, shared=shared, sweep_beside=sweep_beside
-        ),
-    )
+    some = None if part is None else _part(part)
+
+    def take_on(worker: Worker) -> None:
+        for name in dict.fromkeys(scope):
+            worker.add_scope(
+                name, partitions=wanted, part=some, shared=shared, sweep_beside=sweep_beside
+            )
+
+    _work(net, take_on)
 
 
 @command("sweep", example="errata sweep tape.py --arc trades")
@@ -144,6 +166,15 @@ def _begun(
         worker.close()
         raise
     return worker
+
+
+def _part(text: str) -> Part:
+    try:
+        return Part.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} needs two numbers, as 1/2 or 2/2", param_hint="--part"
+        ) from error
 
 
 def _numbers(text: str) -> list[int]:

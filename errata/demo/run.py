@@ -59,6 +59,7 @@ class Stage:
         say: Writes lines of the processes.
         spark: Whether there are bars on Spark.
         spark_options: Options for `errata spark`.
+        apart: Whether each scope has a process of its own.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Stage:
         say: Callable[[str], None],
         spark: bool = False,
         spark_options: Sequence[str] = (),
+        apart: bool = False,
     ) -> None:
         self.broker, self.spark = broker, spark
         reference = f"errata.demo.{'bars' if spark else 'tape'}:net"
@@ -77,7 +79,7 @@ class Stage:
         place = Place(broker.settings, state)
         self.plan: Plan = prepare(load(reference), place, self.cluster)
         self.environ = environment(broker.bootstrap_servers, state=state)
-        commands = network_commands(reference, self.plan, spark=spark_options)
+        commands = network_commands(reference, self.plan, spark=spark_options, apart=apart)
         self.supervisor = Supervisor(commands, environ=self.environ, say=say)
         self.watch = Watch(self.cluster, self.plan)
         self.bars = Watch(self.cluster, self.plan, results=BARS, live=True) if spark else None
@@ -159,16 +161,25 @@ def environment(bootstrap: str, *, state: Path) -> dict[str, str]:
 
 @contextmanager
 def stage(
-    say: Callable[[str], None], *, spark: bool = False, spark_options: Sequence[str] = ()
+    say: Callable[[str], None],
+    *,
+    spark: bool = False,
+    spark_options: Sequence[str] = (),
+    apart: bool = False,
 ) -> Iterator[Stage]:
-    """Set up broker and network in a temporary folder, and remove them afterwards."""
+    """Set up broker and network (see `Stage`) in a temporary folder; remove them afterwards."""
     with (
         EmbeddedBroker() as broker,
         tempfile.TemporaryDirectory(prefix="errata-demo-") as folder,
         chdir(folder),  # so that no errata.toml of the user applies
     ):
         running = Stage(
-            broker, state=Path(folder), say=say, spark=spark, spark_options=spark_options
+            broker,
+            state=Path(folder),
+            say=say,
+            spark=spark,
+            spark_options=spark_options,
+            apart=apart,
         )
         try:
             yield running

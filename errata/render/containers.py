@@ -77,7 +77,7 @@ def roles(
         Role(
             names[process.id],
             (*process.arguments(reference), *options[process.work]),
-            replicas.get(process.name, replicas.get("", 1)) if process.work is Work.SCOPE else None,
+            replicas.get(process.id, replicas.get("", 1)) if process.work is Work.SCOPE else None,
         )
         for process in needed
     ]

@@ -56,6 +56,8 @@ class Parts:
         self.shared, self.plan, self.state = shared, shared.plan, state
         self.beside: set[str] = set()
         """Scopes whose tasks use sweepers in this process instead of requests over topics."""
+        self._common: dict[tuple[str, int], Sweeper] = {}
+        """By arc and partition: sweepers beside tasks that run as long as the process."""
 
     def check(self, scope: str, partitions: Sequence[int]) -> None:
         """Check that the scope and its partitions exist.
@@ -76,8 +78,15 @@ class Parts:
         if any(not 0 <= partition < count for partition in partitions):
             raise NoSuchPartError(f"scope {scope!r} has partitions 0 to {count - 1}")
 
-    def tasks(self, scope: str, partition: int) -> list[Actor]:
-        """Return the actors of one partition of a scope: its task, and sweepers beside it."""
+    def tasks(self, scope: str, partition: int, *, stay: bool = False) -> list[Actor]:
+        """Return the actors of one partition of a scope: its task, and sweepers beside it.
+
+        Args:
+            scope: The scope.
+            partition: The partition.
+            stay: Whether they run as long as the process: such tasks have sweepers in common, which
+                are returned once.
+        """
         scope_id = ScopeId.parse(scope)
         folder = self.state / str(scope_id.task(partition))
         if scope_id.is_ingest:
@@ -96,28 +105,29 @@ class Parts:
         boxes, sweepers = self.plan.topology.scopes[scope], []
         replays: ReplayClient
         if scope in self.beside:
-            local = self._local_sweepers(boxes, partition)
-            sweepers = [
-                sweeper for by_partition in local.values() for sweeper in by_partition.values()
-            ]
+            known = {*self._common.values()} if stay else set[Sweeper]()
+            local = self._local_sweepers(boxes, partition, self._common if stay else {})
+            sweepers = [each for found in local.values() for each in found.values()]
+            sweepers = [sweeper for sweeper in sweepers if sweeper not in known]
             replays = LocalSweepers(local, partition=partition)
         else:
             replays = TopicReplayClient(self.shared, scope=scope, partition=partition)
         return [ScopeTask(self.shared, boxes, partition=partition, replays=replays), *sweepers]
 
-    def _local_sweepers(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
-        """Return a task's own sweepers of all connection points that it replays."""
+    def _local_sweepers(
+        self, scope: Scope, partition: int, known: dict[tuple[str, int], Sweeper]
+    ) -> dict[str, dict[int, Sweeper]]:
+        """Return the sweepers of all connection points that a task replays; adds to the known."""
         everywhere = {arc for box in scope.boxes for arc in self.plan.replayed_everywhere(box)}
         folder = f"beside.{ScopeId.of_boxes(scope.name).task(partition)}"
-        return {
-            arc: {
-                number: self._sweeper(arc, number, folder)
-                for number in (
-                    range(self.plan.placement.partitions[arc]) if arc in everywhere else [partition]
-                )
-            }
+        numbers = {
+            arc: range(self.plan.placement.partitions[arc]) if arc in everywhere else [partition]
             for arc in self.plan.replayed_points_of(scope)
         }
+        for key in [(arc, number) for arc in numbers for number in numbers[arc]]:
+            if key not in known:
+                known[key] = self._sweeper(*key, folder)
+        return {arc: {number: known[arc, number] for number in numbers[arc]} for arc in numbers}
 
     def services(self, arcs: Sequence[str] | None) -> list[Actor]:
         """Return the sweepers of all partitions of connection points; None for all that need any.

@@ -11,14 +11,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Self
 
-from errata.deploy.processes import Work, processes
+from errata.deploy.processes import Work, processes_of_a_machine
 from errata.processors.plan.compiled import CompiledPlan
 from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
@@ -52,40 +51,33 @@ class UnknownProcessError(ErrataError):
 
 
 def network_commands(
-    reference: str, plan: CompiledPlan, *, spark: Sequence[str] = ()
+    reference: str, plan: CompiledPlan, *, spark: Sequence[str] = (), apart: bool = False
 ) -> dict[str, list[str]]:
     """Return the command line of each process of a network, by name.
 
-    Each source has one (``ingest.<source>``) and each scope has one, with the sweepers that only
-    this scope asks. All other sweepers share one (``sweepers``), and all jobs on Spark share one
-    (``spark``).
+    Scopes that pass partitions to each other have processes for some partitions each, at most as
+    many as this machine has processors. Such a process has the name of its last scope, with its
+    first partition if there are several. All sweepers that scopes of different processes ask share
+    one (``sweepers``), and so do all jobs on Spark (``spark``).
 
     Args:
         reference: The network's reference on a command line.
-        plan: Its plan.
+        plan: Its plan; placed, unless `apart`.
         spark: Options for `errata spark`.
+        apart: Whether each source (``ingest.<source>``) and each scope has a process of its own.
     """
     # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
     in_working_folder = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if in_working_folder else ["-P"]), "-m", "errata"]
-    replayed = {name: plan.replayed_points_of(s) for name, s in plan.topology.scopes.items()}
-    readers = Counter(arc for arcs in replayed.values() for arc in arcs)
-    sweeping = {
-        name
-        for name in plan.topology.process_scopes
-        if (arcs := replayed.get(name)) and all(readers[arc] == 1 for arc in arcs)
-    }
-    shared_arcs = set(plan.replayed_points()) - {arc for name in sweeping for arc in replayed[name]}
     commands: dict[str, list[str]] = {}
-    for process in processes(plan):  # jobs come after scopes
+    for process in processes_of_a_machine(plan, most=os.cpu_count() or 1, apart=apart):
         command = [*errata, *process.arguments(reference)]
         if process.work is Work.SCOPE:
-            commands[process.id] = [*command, *(["--sweep-beside"] * (process.name in sweeping))]
-        elif process.work is Work.JOBS:
+            commands[process.id] = command
+        elif process.work is Work.SWEEPER:
+            commands[_unused("sweepers", commands)] = command
+        else:
             commands[_unused("spark", commands)] = [*command, *spark]
-    if shared_arcs:
-        options = [option for arc in sorted(shared_arcs) for option in ("--arc", arc)]
-        commands[_unused("sweepers", commands)] = [*errata, "sweep", reference, *options]
     return commands
 
 

@@ -18,6 +18,7 @@ from time import monotonic
 
 from errata.deploy import rights
 from errata.deploy.deployment import prepare
+from errata.deploy.processes import ALL, Part
 from errata.observe import metrics
 from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse
@@ -103,6 +104,7 @@ class Worker:
         name: str,
         *,
         partitions: Sequence[int] | None = None,
+        part: Part | None = None,
         shared: bool = False,
         sweep_beside: bool = False,
     ) -> None:
@@ -111,6 +113,7 @@ class Worker:
         Args:
             name: A scope, or ``ingest.<source>``.
             partitions: The partitions to run; None for all.
+            part: The part of all partitions to run, if they are not named.
             shared: Run the partitions that a consumer group of all such processes assigns to this
                 one, and give them up when others join.
             sweep_beside: Whether the tasks use sweepers in this process instead of requests over
@@ -132,9 +135,10 @@ class Worker:
             )
             self.shares.append(share)
             return
-        count = len(self.plan.placement.tasks(name))
-        for partition in range(count) if partitions is None else partitions:
-            self._start(self.parts.tasks(name, partition))
+        if partitions is None:
+            partitions = (part or ALL).partitions(len(self.plan.placement.tasks(name)))
+        for partition in partitions:
+            self._start(self.parts.tasks(name, partition, stay=True))
 
     def add_sweepers(self, arcs: Sequence[str] | None = None) -> None:
         """Add the sweepers of connection points, all partitions; None for all that need any.

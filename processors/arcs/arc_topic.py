@@ -118,7 +118,7 @@ class ArcCodec:
             pl.lit(meta.epoch, pl.Int64).alias("epoch"),
             pl.Series("offset", records.offsets, pl.Int64),
         )
-        feeds.main.hand(Chunk(records, frame.select(self.empty.columns)))
+        feeds.main.hand(Chunk(records, frame.select(self.empty.columns), meta.task))
 
     def cursor(self, cluster: Cluster, place: TopicPartition, offset: int) -> Cursor:
         """Return a reader of a partition from an offset; readers in a process share fetches."""
@@ -230,8 +230,8 @@ class ArcInput:
         buffered = sum(frame.height for frame in self.pending)
         if buffered >= limit and self._goal is None:
             return 0  # back-pressure: complete epochs are processed first
-        count = 0
-        for records, frame in self.cursor.poll(limit=limit):
+        count, known = 0, 0 if self._goal is None else self._goal[1]
+        for records, frame, _ in self.cursor.poll(limit=limit, known=known):
             count += len(records)
             self._note_foreign(records, frame)
             if self.watch is not None:

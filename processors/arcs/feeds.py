@@ -6,7 +6,8 @@ and records are kept until all cursors have passed them. A cursor that is elsewh
 too slow, reads by itself until it has caught up with the others.
 
 A task hands the records that it has committed to the readers of its process (`ArcCodec.hand`): they
-take the very columns, and fetch and decode nothing. Where nothing is handed any more, they read.
+take the very columns, and fetch and decode nothing. Readers that are not there yet read what comes
+before. They also read where nothing is handed over any more, or where other processes have written.
 
 If the brokers lose the end of a log, a reader learns of it by its position, at its next fetch. A
 feed that begins later does not: the log may have grown beyond that position again. So no cursor
@@ -18,7 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 from typing import NamedTuple
 
@@ -27,16 +28,28 @@ import polars as pl
 from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
 
 MOST_ROWS = 300_000
-"""Most records that are kept for a slow cursor."""
-HANDED_S = 0.2
+"""Most records that are kept for a slow cursor, and most that are handed over ahead of all."""
+HANDED_S = 1.0
 """How long after records were handed over the next ones are expected to be handed over, too."""
 
 
 class Chunk(NamedTuple):
-    """Records fetched together, and their decoded frame (with their ``offset``)."""
+    """Records fetched or handed over together.
+
+    Args:
+        records: The records.
+        frame: Their decoded frame, with their ``offset``.
+        writer: The task that has handed them over.
+    """
 
     records: Records
     frame: pl.DataFrame
+    writer: str = ""
+
+    @property
+    def first(self) -> int:
+        """Offset of the first record."""
+        return self.records.offsets[0]
 
     @property
     def last(self) -> int:
@@ -45,9 +58,18 @@ class Chunk(NamedTuple):
 
     def since(self, offset: int) -> Chunk:
         """Return the records from an offset on."""
-        if self.records.offsets[0] >= offset:
+        if self.first >= offset:
             return self
-        return Chunk(self.records.since(offset), self.frame.filter(pl.col("offset") >= offset))
+        frame = self.frame.filter(pl.col("offset") >= offset)
+        return self._replace(records=self.records.since(offset), frame=frame)
+
+    def is_next(self, chunk: Chunk) -> bool:
+        """Return whether no record is between its last one and a chunk that was handed over.
+
+        The end of a transaction takes an offset, too, and comes before the next one of its writer.
+        """
+        gap = chunk.first - self.last - 1
+        return gap == 0 or (gap == 1 and self.writer == chunk.writer)
 
 
 _NUMBERS = itertools.count()
@@ -72,6 +94,8 @@ class Feed:
         self._reads, self._handed_s = True, 0.0
         self._handed: Chunk | None = None
         """The last records that were handed over, until something is read after them."""
+        self._ahead: deque[Chunk] = deque()
+        """Records that were handed over before all that comes before them was read."""
 
     @property
     def end(self) -> int:
@@ -92,41 +116,50 @@ class Feed:
         """Whether no records from an offset on are buffered."""
         return not self.chunks or self.chunks[-1].last < offset
 
-    def read(self, limit: int, decode: Callable[[Records], pl.DataFrame]) -> None:
+    def read(
+        self, limit: int, decode: Callable[[Records], pl.DataFrame], *, known: int = 0
+    ) -> None:
         """Read what has arrived, at most about `limit` records.
+
+        Args:
+            limit: Number of records.
+            decode: Decodes them.
+            known: It is known that there are records before this offset.
 
         Raises:
             LostOffsetError: If the log no longer has the next records; every later call raises too.
         """
         if self.lost is None:
             try:
-                self.chunks += [Chunk(r, decode(r)) for r in self._read(limit) if len(r)]
+                self.chunks += [Chunk(r, decode(r)) for r in self._read(limit, known) if len(r)]
+                if self._ahead and self.end >= self._ahead[0].first:
+                    self._take(self._ahead)
             except LostOffsetError as error:
                 self.lost = error
         if self.lost is not None:
             raise self.lost
 
-    def _read(self, limit: int) -> Iterator[Records]:
+    def _read(self, limit: int, known: int) -> Iterator[Records]:
         """Yield the records that have arrived, unless the next ones are to be handed over.
 
         After records that were handed over the last one of them is read again. If there is another
-        one, the brokers have lost it. It may be gone meanwhile, by compaction or retention.
+        one, the brokers have lost it. It may be gone meanwhile, by compaction or retention. What
+        was handed over ahead is not yielded.
         """
         if not self._reads:
             assert self._handed is not None
-            if monotonic() < self._handed_s + HANDED_S:
+            if self.end >= known and monotonic() < self._handed_s + HANDED_S:
                 return
             self.reader.add(self.place, self._handed.last)
             self._reads = True
         for records in self._poll(limit):
             last, self._handed = self._handed, None
-            if last is None:
-                yield records
-                continue
-            is_there = records.offsets[0] == last.last
-            if is_there and records.values[0] != last.records.values[-1]:
-                raise LostOffsetError(self.place, last.last + 1)
-            yield records.since(last.last + 1)
+            if last is not None:
+                is_there = records.offsets[0] == last.last
+                if is_there and records.values[0] != last.records.values[-1]:
+                    raise LostOffsetError(self.place, last.last + 1)
+                records = records.since(last.last + 1)
+            yield records.before(self._ahead[0].first) if self._ahead else records
 
     def _poll(self, limit: int) -> list[Records]:
         try:
@@ -143,26 +176,33 @@ class Feed:
             return []
 
     def expects(self, offset: int) -> bool:
-        """Return whether records that were just committed from this offset on are the next ones.
-
-        The end of a transaction takes an offset, too. If others are missing, they are read.
-        """
-        gap = offset - self.end
-        if gap < 0:
+        """Return whether records that were just committed from this offset on are still to come."""
+        if self._ahead and offset <= self._ahead[-1].last:
+            self._ahead.clear()  # the brokers have lost them
+        if offset < self.end:
             if not self._reads:
                 self.lost = LostOffsetError(self.place, self.end)
-        elif gap == 0 or (gap == 1 and self._handed is not None):
-            return True
-        else:
-            self._handed_s = -math.inf
-        return False
+            return False
+        return True
 
     def hand(self, chunk: Chunk) -> None:
-        """Take records that it expects."""
+        """Take records that it expects; if others are missing before them, these are read first."""
+        if chunk.first == self.end or (self._handed is not None and self._handed.is_next(chunk)):
+            self._take([chunk])
+            return
+        self._handed_s = -math.inf
+        if self._ahead and not self._ahead[-1].is_next(chunk):
+            self._ahead.clear()
+        self._ahead.append(chunk)
+        while sum(len(ahead.records) for ahead in self._ahead) > MOST_ROWS:
+            self._ahead.popleft()
+
+    def _take(self, chunks: Collection[Chunk]) -> None:
         if self._reads:
             self.reader.remove(self.place)
-        self._reads, self._handed, self._handed_s = False, chunk, monotonic()
-        self.chunks.append(chunk)
+        self.chunks += chunks
+        self._reads, self._handed, self._handed_s = False, self.chunks[-1], monotonic()
+        self._ahead.clear()
 
     def trim(self) -> None:
         """Drop records that all cursors have passed; past `MOST_ROWS` the slowest cursor leaves."""
@@ -222,8 +262,12 @@ class Cursor:
         self.feeds, self.position = feeds, position
         self.feed = self._moved(feeds.at(position))
 
-    def poll(self, *, limit: int) -> list[Chunk]:
+    def poll(self, *, limit: int, known: int = 0) -> list[Chunk]:
         """Return the chunks that have arrived since the last call, about `limit` records at most.
+
+        Args:
+            limit: Number of records.
+            known: It is known that there are records before this offset.
 
         Raises:
             LostOffsetError: If the log no longer has the next records.
@@ -234,7 +278,7 @@ class Cursor:
             self.feed = self._moved(main)
         feed, chunks = self.feed, list[Chunk]()
         if feed.passed_by(self.position):
-            feed.read(limit, self.feeds.decode)
+            feed.read(limit, self.feeds.decode, known=known)
         for chunk in feed.chunks:
             if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:
                 chunks.append(chunk.since(self.position))

@@ -177,12 +177,13 @@ class Attempt:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 
     def _hand(self, written: Sequence[Written], flushed: Mapping[TopicPartition, range]) -> None:
-        """Hand what was committed to readers in this process, where nobody else writes.
+        """Hand what was committed to readers in this process.
 
-        An emission that goes to several partitions is read.
+        An emission that goes to several partitions is read, and so is what is written between the
+        records of other tasks.
         """
-        view, plan = self.shared.view, self.shared.plan
-        time_ms = max(view.newest_ms, time.time_ns() // 1_000_000)  # this clock may be behind
+        newest_ms, plan = self.shared.view.newest_ms, self.shared.plan
+        time_ms = max(newest_ms, time.time_ns() // 1_000_000)  # this clock may be behind
         sent = dict[TopicPartition, list[Written]]()
         for each in written:
             arc, partitions = each.emission.arc, each.emission.partitions
@@ -192,7 +193,7 @@ class Attempt:
         for place, parts in sent.items():
             arc, start = parts[0].emission.arc, flushed[place].start
             count = sum(len(each.keys) for each in parts)
-            if count < len(flushed[place]) or len(view.writers(arc, place.partition)) > 1:
+            if count < len(flushed[place]):
                 continue
             for each in parts:
                 self.shared.codec(arc).hand(

@@ -117,6 +117,7 @@ def run_seed(
     outcome, began = Outcome(seed, network), monotonic()
     order = planned([kind for kind in kinds if kind != CLEANED], faults=faults, seed=seed)
     chance.shuffle(order)
+    is_apart = seed // (2 * len(KINDS)) % 2 == 0
     is_cleaned = not three and CLEANED in kinds and seed // len(KINDS) % 2 == 1
     journal = Journal(keep / f"seed-{seed}.log")
     overrides = CLEANER if is_cleaned else {}
@@ -132,7 +133,7 @@ def run_seed(
     ):
         on = Running(
             network, cluster.settings, folder=Path(name), chance=Random(seed), journal=journal,
-            environ=lag, spark=spark,
+            environ=lag, spark=spark, apart=is_apart,
         )  # fmt: skip
         on.feed.burst = Random(seed).choice(BURSTS)
         try:

@@ -41,13 +41,13 @@ def pause(on: Running, cluster: Cluster, chance: Random) -> str | None:
 
 def zombie(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Stop a process, replace it, and let it go on while the other one runs."""
-    name = chance.choice([n for n in on.processes.names if n != "sweepers"])
+    name = chance.choice([name for name in on.processes.names if on.tasks_of(name)])
     if not on.processes.send(name, signal.SIGSTOP):
         return None
     on.pause(chance.choice((0.2, 2.0, TRANSACTION_S + 1)))
     attempts = _attempts(on)
     undead = on.processes.replace(name, state=on.folder / f"state.{chance.randrange(10**9)}")
-    own = [task for task in attempts if task.rpartition(".")[0] == name]
+    own = on.tasks_of(name) & attempts.keys()
     try:
         on.until(
             lambda: all(_attempts(on).get(task, 0) > attempts[task] for task in own),
@@ -149,13 +149,9 @@ def _files_of(on: Running, name: str) -> list[Path]:
 def _state_of(on: Running, name: str) -> list[Path]:
     """Return the folders of a process's state."""
     root = on.processes.state_of(name) / on.plan.network / on.plan.deployment.id
-    own = "sweep" if name == "sweepers" else f"{name}."
-    folders = [
-        folder
-        for folder in (sorted(root.iterdir()) if root.exists() else [])
-        if folder.name.startswith((own, f"beside.{own}"))
-    ]
-    return folders
+    own = {"sweep"} if name == "sweepers" else on.tasks_of(name)
+    folders = sorted(root.iterdir()) if root.exists() else []
+    return [folder for folder in folders if folder.name.removeprefix("beside.") in own]
 
 
 def broker_kill(on: Running, cluster: Cluster, chance: Random) -> str | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -15,6 +16,7 @@ from time import monotonic
 from errata import Network
 from errata.demo.run import environment
 from errata.deploy.deployment import prepare
+from errata.deploy.processes import ALL, Part
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.topology import ingest_scope
@@ -78,6 +80,7 @@ class Running:
         journal: Takes what the processes say.
         environ: Variables for the processes.
         feed_settings: Client settings of the feed, if it has others.
+        apart: Whether each scope has a process of its own.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Running:
         environ: Mapping[str, str] | None = None,
         spark: bool = False,
         feed_settings: Mapping[str, str | int] | None = None,
+        apart: bool = True,
         topics: Mapping[str, str] | None = None,
     ) -> None:
         self.name, self.kind, self.settings = name, KINDS[name], dict(settings)
@@ -111,7 +115,7 @@ class Running:
         self.plan = self._prepare()
         commands = {
             name: [SMALL if part == "errata" else part for part in command]
-            for name, command in network_commands(FILE, self.plan).items()
+            for name, command in network_commands(FILE, self.plan, apart=apart).items()
         }
         self.processes = Processes(commands, self.environ, journal)
         self.feed = Feed(self.feed_settings, self.tapes)
@@ -236,6 +240,15 @@ class Running:
         """Return all tasks."""
         view = self._known_view()
         return [task for scope in self.plan.topology.all_scopes for task in view.tasks(scope)]
+
+    def tasks_of(self, process: str) -> set[str]:
+        """Return the tasks of a process, if it runs scopes."""
+        options = list(pairwise(self.processes.commands[process]))
+        part = next((Part.parse(text) for option, text in options if option == "--part"), ALL)
+        by_scope = [
+            self.plan.placement.tasks(text) for option, text in options if option == "--scope"
+        ]
+        return {tasks[number] for tasks in by_scope for number in part.partitions(len(tasks))}
 
     def _known_view(self) -> View:
         while self.view is None:

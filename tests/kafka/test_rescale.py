@@ -17,7 +17,7 @@ MORE = 3
 
 def supervisors(on: Stage) -> tuple[Supervisor, Supervisor]:
     """The network with two scopes that are shared, and three further processes of each."""
-    commands = network_commands("errata.demo.tape:net", on.plan)
+    commands = network_commands("errata.demo.tape:net", on.plan, apart=True)
     shared = {name: [*commands[name], "--shared"] for name in SHARED}
     more = {f"{name} {n}": shared[name] for name in SHARED for n in range(MORE)}
     return tuple(

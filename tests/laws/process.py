@@ -110,6 +110,7 @@ class Process:
         self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
         self.services: list[Service] = []
+        self.besides: dict[str, dict[int, Sweeper]] = {}
         self.calls: list[str] = []
         self.is_zombie = self.is_dead = False
         for part in kind.parts or (kind,):
@@ -117,7 +118,8 @@ class Process:
             own.mkdir(exist_ok=True)
             made = {"ingest": self._ingest, "scope": self._scope, "spark": self._spark}
             (made | {"sweep": self._sweep})[part.what](part, own)
-        self.actors = [*self.tasks, *(self.services or self.sweepers)]
+        besides = [sweeper for found in self.besides.values() for sweeper in found.values()]
+        self.actors = [*self.tasks, *self.services, *besides]
         self.lives: list[Iterator[bool]] = [actor.steps() for actor in self.actors]
         self.turn = 0
 
@@ -144,16 +146,15 @@ class Process:
                 self.tasks.append(task)
             return
         everywhere = {arc for box in scope.boxes for arc in self.plan.replayed_everywhere(box)}
-        besides: dict[str, dict[int, Sweeper]] = {}
         for partition in kind.partitions:
             if kind.beside:
                 for arc in self.plan.replayed_points_of(scope):
                     count = self.plan.placement.partitions[arc]
-                    own = besides.setdefault(arc, {})
+                    own = self.besides.setdefault(arc, {})
                     for number in range(count) if arc in everywhere else [partition]:
                         if number not in own:
                             own[number] = self._sweeper(arc, number, folder)
-                replays = LocalSweepers(besides, partition=partition)
+                replays = LocalSweepers(self.besides, partition=partition)
             else:
                 replays = TopicReplayClient(
                     self.shared,

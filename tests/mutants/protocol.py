@@ -124,15 +124,43 @@ PROTOCOL = [
     Mutant(
         "what is handed over is taken although records before it are missing",
         "processors/arcs/feeds.py",
-        "elif gap == 0 or (gap == 1 and self._handed is not None):",
-        "elif gap >= 0:",
+        "if chunk.first == self.end or (self._handed is not None and self._handed.is_next(chunk)):",
+        "if chunk.first >= self.end:",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what is handed over ahead is taken although records before it are missing",
+        "processors/arcs/feeds.py",
+        "if self._ahead and self.end >= self._ahead[0].first:",
+        "if self._ahead:",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what is handed over ahead is read, too",
+        "processors/arcs/feeds.py",
+        "yield records.before(self._ahead[0].first) if self._ahead else records",
+        "yield records",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "a record of another writer is taken for the end of a transaction",
+        "processors/arcs/feeds.py",
+        "return gap == 0 or (gap == 1 and self.writer == chunk.writer)",
+        "return gap <= 1",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what another process has written waits until nothing is handed over any more",
+        "processors/arcs/feeds.py",
+        "if self.end >= known and monotonic() < self._handed_s + HANDED_S:",
+        "if monotonic() < self._handed_s + HANDED_S:",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
         "who is handed nothing more waits for ever",
         "processors/arcs/feeds.py",
-        "if monotonic() < self._handed_s + HANDED_S:",
-        "if monotonic() < self._handed_s + 1e9:",
+        "if self.end >= known and monotonic() < self._handed_s + HANDED_S:",
+        "if self.end >= known and monotonic() < self._handed_s + 1e9:",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
@@ -145,7 +173,7 @@ PROTOCOL = [
     Mutant(
         "revisions are handed over at offsets that others' records have",
         "processors/tasks/attempt.py",
-        "if count < len(flushed[place]) or len(view.writers(arc, place.partition)) > 1:",
+        "if count < len(flushed[place]):",
         "if count < 0:",
     ),
 ]

@@ -242,7 +242,7 @@ def test_children_end_if_the_supervisor_is_killed(environ: dict[str, str]) -> No
 
 def test_a_network_has_a_process_a_source_and_one_a_scope_with_its_sweepers() -> None:
     net = Network("upped")
-    commands = network_commands("net.py", compile_network(counted(net, "one")))
+    commands = network_commands("net.py", compile_network(counted(net, "one")), apart=True)
     assert list(commands) == ["ingest.prices", "one"]
     assert commands["ingest.prices"][-3:] == ["net.py", "--scope", "ingest.prices"]
     assert commands["one"][-5:] == ["run", "net.py", "--scope", "one", "--sweep-beside"]
@@ -250,7 +250,8 @@ def test_a_network_has_a_process_a_source_and_one_a_scope_with_its_sweepers() ->
 
 def test_sweepers_that_two_scopes_ask_are_a_process_of_their_own() -> None:
     net = Network("upped")
-    commands = network_commands("net.py", compile_network(counted(net, "one", "other")))
+    plan = compile_network(counted(net, "one", "other"))
+    commands = network_commands("net.py", plan, apart=True)
     assert list(commands) == ["ingest.prices", "one", "other", "sweepers"]
     assert commands["one"][-4:] == ["run", "net.py", "--scope", "one"]
     assert commands["sweepers"][-4:] == ["sweep", "net.py", "--arc", "prices"]
@@ -262,11 +263,41 @@ def test_a_scope_named_like_a_shared_process_keeps_a_process_of_its_own(scope: s
     Stream(net, "prices").aggregate(
         "job", by=["key"], window=tumbling("1m"), place="spark", scope="jobs", n="count(*)"
     )
-    commands = network_commands("net.py", compile_network(net))
+    commands = network_commands("net.py", compile_network(net), apart=True)
     assert commands[scope][-4:] == ["run", "net.py", "--scope", scope]
     works = {name: command[command.index("net.py") - 1] for name, command in commands.items()}
     jobs, sweepers = (f".{n}" if n == scope else n for n in ("spark", "sweepers"))
     assert (works[jobs], works[sweepers], works[scope]) == ("spark", "sweep", "run")
+
+
+def test_a_process_has_some_partitions_of_all_scopes_that_pass_them_to_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    plan = compile_network(counted(Network("upped"), "one", "other")).placed({"prices": 4})
+    commands = network_commands("net.py", plan)
+    assert list(commands) == ["other.0", "other.1", "other.2"]
+    scopes = ["--scope", "ingest.prices", "--scope", "one", "--scope", "other"]
+    for command, part in zip(commands.values(), ["1/3", "2/3", "3/3"], strict=True):
+        rest = command[command.index("net.py") + 1 :]
+        assert rest == [*scopes, "--part", part, "--sweep-beside"]
+
+
+def test_what_is_exchanged_or_runs_on_spark_is_in_other_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    net = Network("upped")
+    counted(net, "one")
+    prices = Stream(net, "prices")
+    for name, options in (("elsewhere", {"partitions": 2}), ("job", {"place": "spark"})):
+        prices.aggregate(
+            name, by=["key"], window=tumbling("1m"), mode="upstream", n="count(*)", scope=name,
+            **options,
+        )  # fmt: skip
+    commands = network_commands("net.py", compile_network(net).placed({"prices": 1}))
+    elsewhere = ["elsewhere.0", "elsewhere.1"]
+    assert list(commands) == ["prices", "one", *elsewhere, "sweepers", "spark"]
 
 
 def counted(net: Network, *scopes: str) -> Network:

@@ -42,12 +42,12 @@ def send(cluster, *values):
         cluster.send("arc", partition=0, key=None, value=value)
 
 
-def read(cursor, limit=1_000):
-    found = cursor.poll(limit=limit)
-    for records, frame in found:
+def read(cursor, limit=1_000, **known):
+    found = cursor.poll(limit=limit, **known)
+    for records, frame, _ in found:
         assert records.values == frame["value"].to_list()
         assert records.offsets == frame["offset"].to_list()
-    return [value for records, _ in found for value in records.values]
+    return [value for records, _, _ in found for value in records.values]
 
 
 def test_what_two_read_is_decoded_once_and_dropped_when_both_have_passed_it(
@@ -159,16 +159,16 @@ def test_the_reader_is_closed_with_its_last_cursor(cluster, shared):
 # ---------------------------------------------------------------- what is handed over
 
 
-def write(cluster, *values):
+def write(cluster, *values, writer="writer"):
     """Commit values in a transaction, and return them as a chunk that nobody had to fetch."""
-    transactions = cluster.transactions("writer")
+    transactions = cluster.transactions(writer)
     transactions.begin()
     count = len(values)
     transactions.produce("arc", partitions=[0] * count, keys=[None] * count, values=values)
     offsets = [*transactions.flush()[PLACE]]
     transactions.commit()
     records = Records(PLACE, offsets, [None] * count, [*values], [0] * count)
-    return Chunk(records, pl.DataFrame({"offset": offsets, "value": values}))
+    return Chunk(records, pl.DataFrame({"offset": offsets, "value": values}), writer)
 
 
 def hand(shared, chunk):
@@ -206,6 +206,37 @@ def test_who_is_handed_nothing_more_reads_on(cluster, shared, decoded, clock):
     assert one.position == cluster.end(PLACE)
 
 
+def test_what_is_known_to_be_there_is_read_at_once(cluster, shared, decoded, clock):
+    one = Cursor(shared, 0)
+    hand(shared, write(cluster, b"a"))
+    assert read(one, known=1) == [b"a"]
+    write(cluster, b"b", writer="another process")
+    assert read(one, known=1) == []
+    assert read(one, known=3) == [b"b"]
+
+
+def test_several_tasks_of_a_process_hand_over(cluster, shared, decoded, clock):
+    one = Cursor(shared, 0)
+    hand(shared, write(cluster, b"a", writer="one"))
+    hand(shared, write(cluster, b"b", writer="two"))
+    assert read(one) == [b"a"]
+    assert read(one) == [b"b"]
+    hand(shared, write(cluster, b"c", writer="two"))
+    assert read(one) == [b"c"]
+    assert decoded == []
+
+
+def test_a_record_of_others_is_not_taken_for_the_end_of_a_transaction():
+    def chunk(offset, writer):
+        return Chunk(Records(PLACE, [offset], [None], [b"a"], [0]), pl.DataFrame(), writer)
+
+    before = chunk(0, "one")
+    assert before.is_next(chunk(1, "two"))
+    assert before.is_next(chunk(2, "one"))
+    assert not before.is_next(chunk(2, "two"))
+    assert not before.is_next(chunk(3, "one"))
+
+
 def test_what_others_have_written_before_is_read_at_once(cluster, shared, decoded, clock):
     one = Cursor(shared, 0)
     hand(shared, write(cluster, b"a"))
@@ -215,7 +246,53 @@ def test_what_others_have_written_before_is_read_at_once(cluster, shared, decode
     assert read(one) == [b"b", b"c"]
     hand(shared, write(cluster, b"d"))
     assert read(one) == [b"d"]
-    assert decoded == [2, 3]
+    assert decoded == [2]
+
+
+def test_one_that_is_behind_reads_what_comes_before_and_takes_the_rest(
+    cluster, shared, decoded, clock
+):
+    send(cluster, b"a", b"b")
+    one = Cursor(shared, 0)
+    hand(shared, write(cluster, b"c"))
+    hand(shared, write(cluster, b"d"))
+    assert read(one, limit=1) == [b"a"]
+    assert read(one) == [b"b", b"c", b"d"]
+    hand(shared, write(cluster, b"e"))
+    assert read(one) == [b"e"]
+    assert decoded == [0, 1]
+    write(cluster, b"f")
+    clock[0] += feeds.HANDED_S
+    assert read(one) == [b"f"]
+
+
+def test_what_others_write_between_is_read(cluster, shared, decoded, clock):
+    send(cluster, b"a")
+    one = Cursor(shared, 0)
+    hand(shared, write(cluster, b"b"))
+    send(cluster, b"c")
+    hand(shared, write(cluster, b"d"))
+    assert read(one) == [b"a", b"b", b"c", b"d"]
+    assert decoded == [0, 1, 3]
+
+
+def test_a_bounded_number_of_records_is_handed_over_ahead(cluster, shared, decoded, monkeypatch):
+    monkeypatch.setattr(feeds, "MOST_ROWS", 2)
+    send(cluster, b"a")
+    one = Cursor(shared, 0)
+    for value in (b"b", b"c", b"d"):
+        hand(shared, write(cluster, value))
+    assert read(one) + read(one) == [b"a", b"b", b"c", b"d"]
+    assert decoded == [0, 1]
+
+
+def test_what_was_handed_over_ahead_and_lost_is_not_taken(cluster, shared, decoded, clock):
+    send(cluster, b"a")
+    one = Cursor(shared, 0)
+    hand(shared, write(cluster, b"b"))
+    cluster.lose(PLACE, 1)
+    hand(shared, write(cluster, b"c"))
+    assert read(one) + read(one) == [b"a", b"c"]
 
 
 def test_what_was_handed_over_may_be_deleted_once_all_have_passed_it(cluster, shared, clock):
