@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.synchronize import Barrier, Event
@@ -40,7 +41,7 @@ def work(
     if os.environ.get("ERRATA_PROFILE"):
         import cProfile
 
-        profile = cProfile.Profile()
+        profile = cProfile.Profile(time.thread_time)
         profile.runcall(worker.run, stop.is_set)
         profile.dump_stats(f"{os.environ['ERRATA_PROFILE']}.{role}")
     else:

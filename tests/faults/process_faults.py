@@ -197,19 +197,24 @@ def losable(on: Running, chance: Random) -> str:
     return chance.choice([arc for arc in on.plan.replayed_points() if arc not in sources])
 
 
+RESTARTED = ("status 0", "signal 15")
+"""How a process ends that is told to: one that does not listen to signals yet, by the signal."""
+
+
 def roll(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """End one process after the other in good order, and start each again."""
     names = on.processes.names
     for name in chance.sample(names, len(names)):
         old = on.processes.pid(name)
-        on.journal.may_end.add((name, "signal 15"))  # it may not listen to signals yet
-        on.processes.restart(name)
+        ends = {(name, end) for end in RESTARTED} - on.journal.may_end
+        on.journal.may_end |= ends
+        on.processes.send(name, signal.SIGTERM)
         on.until(
             lambda name=name, old=old: on.processes.pid(name) not in {None, old},
             limit_s=STARTED_S,
             what=f"restart {name}",
         )
-        on.journal.may_end.discard((name, "signal 15"))
+        on.journal.may_end -= ends
     return f"{len(names)} processes were restarted"
 
 
@@ -219,19 +224,23 @@ NEXT = "next.py"
 def replan(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Deploy another version of the plan, with other partitions, while everything runs."""
     on.partitions = chance.choice([count for count in (1, 2, 3) if count != on.partitions])
-    refused = {(name, "status 1") for name in on.processes.names} - on.journal.may_end
-    on.journal.may_end |= refused  # whose file is not of the deployed version
+    # Status 1: the file is not of the deployed version. The others: it is restarted with the new one.
+    ends = {(name, end) for name in on.processes.names for end in ("status 1", *RESTARTED)}
+    ends -= on.journal.may_end
+    on.journal.may_end |= ends
     on.write_file(NEXT)
     on.command("deploy", NEXT, "--yes")
     old = set(on.processes.pids().values())
     on.write_file()
     on.replan()
+    for name in on.processes.names:
+        on.processes.send(name, signal.SIGTERM)
     on.until(
         lambda: old.isdisjoint(on.processes.pids().values()),
         limit_s=STARTED_S,
         what="start processes of the new version",
     )
-    on.journal.may_end -= refused
+    on.journal.may_end -= ends
     return f"{on.partitions} partitions"
 
 

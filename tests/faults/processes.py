@@ -171,11 +171,6 @@ class Processes:
         self._supervisors[name].start()
         return zombie
 
-    def restart(self, name: str) -> None:
-        """End a process in good order; `poll` starts it again, as a rolling restart does."""
-        if self.send(name, signal.SIGTERM):
-            self.journal.expect(name, "status 0")
-
     def stop(self) -> None:
         """End all processes."""
         for name, pid in self.pids().items():
