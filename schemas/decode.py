@@ -200,11 +200,11 @@ def _slices(batch: Batch, leaf: Leaf) -> pa.LargeBinaryArray:
     """Return length-prefixed bytes, copied out of the buffer in order."""
     starts, lengths = batch.span(leaf.name)
     if not len(batch):
-        return pa.array([], pa.large_binary())
+        return pl.Series([], dtype=pl.Binary).to_arrow()
     bounds = np.column_stack([starts, starts + lengths])  # every second piece is a gap
     pieces = [None, pa.py_buffer(bounds), pa.py_buffer(batch.buffer)]
     array = pa.Array.from_buffers(pa.large_binary(), bounds.size - 1, pieces)
-    return array.take(pa.array(np.arange(0, bounds.size, 2)))
+    return array.take(pl.Series(np.arange(0, bounds.size, 2)).to_arrow())
 
 
 def _read_bytes(batch: Batch, leaf: Leaf) -> pl.Series:
@@ -221,7 +221,7 @@ def _read_string(batch: Batch, leaf: Leaf) -> pl.Series:
             np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64)[: len(batch) + 1]
         )
         batch.refuse(bad, f"field {leaf.name!r}: a string is not UTF-8")
-        text = pa.compute.if_else(pa.array(bad), b"", array).cast(pa.large_string())
+        text = pa.compute.if_else(pl.Series(bad).to_arrow(), b"", array).cast(pa.large_string())
     return pl.Series(text)
 
 

@@ -1,6 +1,7 @@
 """Encodes columns as Avro records, one field of all records at a time.
 
 Values become tables of bytes: one row for each byte of the encoding, one column for each value.
+Numbers become Arrow by way of polars: pyarrow would import pandas for it, for a quarter of a second.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ def _leaf(leaf: Leaf, original: pl.Series) -> Iterator[Part]:
     if leaf.coding == "decimal":
         column = _narrowed(leaf, column)
     array = column.rechunk().to_arrow()
-    written = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    written = column.is_not_null().to_numpy() if array.null_count else None
     if leaf.null_at is not None:
         yield branch(np.ones(len(array), np.bool_) if written is None else written, leaf.null_at)
     elif written is not None and leaf.kind != "null":
@@ -267,7 +268,7 @@ def _values(array: pa.Array) -> npt.NDArray[Any]:
 
 def _text(array: pa.LargeBinaryArray, written: Bits | None) -> Iterator[Part]:
     if written is not None:
-        array = pc.if_else(pa.array(written), array, b"")
+        array = pc.if_else(pl.Series(written).to_arrow(), array, _scalar(b""))
     yield varint(np.diff(_offsets(array)).astype(np.uint64) << np.uint64(1), written)
     yield array
 
@@ -292,6 +293,10 @@ def _binary(lengths: Ints, data: pa.Buffer) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
 
 
+def _scalar(value: bytes) -> pa.Scalar:
+    return pl.Series([value], dtype=pl.Binary).to_arrow()[0]
+
+
 def _joined(parts: list[Part], height: int) -> pa.LargeBinaryArray:
     """Join the parts of each record."""
     columns: list[pa.Array | pa.Scalar] = []
@@ -300,11 +305,11 @@ def _joined(parts: list[Part], height: int) -> pa.LargeBinaryArray:
         if kind is Piece:
             adjacent = [_compact(adjacent)]
         elif kind is bytes:
-            adjacent = [pa.scalar(b"".join(adjacent), pa.large_binary())]
+            adjacent = [_scalar(b"".join(adjacent))]
         columns += adjacent
     if len(columns) == 1 and isinstance(columns[0], pa.Array):
         return columns[0]
-    joined = pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.large_binary()))
+    joined = pc.binary_join_element_wise(*columns, _scalar(b""))
     if isinstance(joined, pa.Scalar):  # there are only constants, or no fields
-        return pa.array([joined.as_py()] * height, pa.large_binary())
+        return pl.Series([joined.as_py()] * height, dtype=pl.Binary).to_arrow()
     return joined
