@@ -73,6 +73,10 @@ def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
 
 _SIDES = ("before", "after")
 
+IDENTITY_BYTES, AFTER_BYTES = "@identity", "@after"
+"""Columns that a frame of revisions may have: the encoded identity, and the encoded tuple after the
+revision where there is one. What is there is not encoded again."""
+
 
 class RevisionCodec:
     """Encodes and decodes the revisions of one arc.
@@ -106,7 +110,8 @@ class RevisionCodec:
         """Return an Avro body for each revision.
 
         Args:
-            revisions: A frame of revisions; the side that an op does not have is ignored.
+            revisions: A frame of revisions, perhaps with `AFTER_BYTES`; the side that an op does
+                not have is ignored.
             task: The writing task.
             attempt: Its attempt.
             epoch: The epoch of all of them; None to take the column ``epoch``.
@@ -120,7 +125,8 @@ class RevisionCodec:
         )
         written: dict[str, str | int] = {"task": task, "attempt": attempt}
         written |= {} if epoch is None else {"epoch": epoch}
-        return self._encoder.encode(sided, head, **written)
+        known = {"after": sided[AFTER_BYTES]} if AFTER_BYTES in sided.columns else {}
+        return self._encoder.series(sided, head, written, known).to_list()
 
     def decode(self, bodies: Sequence[bytes]) -> pl.DataFrame:
         """Return the frame of revisions, plus the columns ``task``, ``attempt`` and ``epoch``.

@@ -1,13 +1,14 @@
 """Encodes columns as Avro records, one field of all records at a time.
 
 Values become tables of bytes: one row for each byte of the encoding, one column for each value.
-Numbers become Arrow by way of polars: pyarrow would import pandas for it, for a quarter of a second.
+Numbers become Arrow by way of polars: pyarrow would import pandas for it, which takes a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -147,12 +148,24 @@ class Encoder:
     def encode(
         self, frame: pl.DataFrame, head: bytes = b"", /, **constants: str | int | float | bool
     ) -> list[bytes]:
-        """Return a record for each row of the frame.
+        """Return a record for each row of the frame; see `series`."""
+        return self.series(frame, head, constants).to_list()
+
+    def series(
+        self,
+        frame: pl.DataFrame,
+        head: bytes = b"",
+        constants: Mapping[str, str | int | float | bool] = MappingProxyType({}),
+        encoded: Mapping[str, pl.Series] = MappingProxyType({}),
+    ) -> pl.Series:
+        """Return a record for each row of the frame, as a series of bytes.
 
         Args:
             frame: The rows; fields of an absent nested record are ignored.
             head: Bytes to put before each record.
             constants: Values of top-level fields for all rows, instead of columns.
+            encoded: By name of a nested record: its encoded bytes, instead of columns for its
+                fields; those of an absent one are ignored.
 
         Raises:
             UnencodableError: If a value is null, too large or has too many digits for its field, or
@@ -160,19 +173,21 @@ class Encoder:
                 field.
         """
         if not len(frame):
-            return []
+            return pl.Series(dtype=pl.Binary)
         parts: list[Part] = [head]
         for field in self.layout:
             if field.name in constants:
                 one = pl.DataFrame({field.name: [constants[field.name]]})
                 parts.append(_joined(list(_field(field, one)), 1)[0].as_py())
+            elif field.name in encoded and isinstance(field, Nested):
+                parts += _ready(field, frame, encoded[field.name])
             else:
                 parts += _field(field, frame)
         records = _joined(parts, len(frame))
         long = np.flatnonzero(np.diff(_offsets(records)) > MAX_RECORD_BYTES + len(head))
         if len(long):
             raise UnencodableError(int(long[0]), "", f"takes more than {MAX_RECORD_BYTES} bytes")
-        return pl.Series(records).to_list()
+        return pl.Series(records)
 
 
 def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part]:
@@ -183,11 +198,26 @@ def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part
         yield from _nested(field, frame)
 
 
+def _present(field: Nested, frame: pl.DataFrame) -> pl.Series:
+    """Return in which rows a nested record is present."""
+    if field.null_at is None:
+        return pl.repeat(True, frame.height, eager=True)
+    return frame[field.name].fill_null(False)
+
+
+def _ready(field: Nested, frame: pl.DataFrame, encoded: pl.Series) -> Iterator[Part]:
+    """Encode a nested record whose fields are encoded."""
+    present = _present(field, frame)
+    if field.null_at is not None:
+        yield branch(present.to_numpy(), field.null_at)
+    nothing = pl.Series([b""], dtype=pl.Binary)
+    yield encoded.zip_with(present, nothing).to_arrow().cast(pa.large_binary())
+
+
 def _nested(field: Nested, frame: pl.DataFrame) -> Iterator[Part]:
     """Encode a nested record."""
-    present = pl.repeat(True, frame.height, eager=True)
+    present = _present(field, frame)
     if field.null_at is not None:
-        present = frame[field.name].fill_null(False)
         yield branch(present.to_numpy(), field.null_at)
     if present.all():
         for leaf in field.leaves:

@@ -18,7 +18,7 @@ from errata.processors.wire.report import COUNTED
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
-from errata.schemas.avro import RevisionCodec, key_schema
+from errata.schemas.avro import IDENTITY_BYTES, RevisionCodec, key_schema
 from errata.schemas.encode import Encoder
 from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
 from errata.topics.registry import Registry
@@ -77,8 +77,12 @@ class ArcCodec:
         )
 
     def encode(self, revisions: pl.DataFrame, meta: Meta) -> tuple[list[bytes], list[bytes]]:
-        """Return keys and values of revisions."""
-        return self.keys(self.identities(revisions)), self.values(revisions, meta)
+        """Return keys and values of revisions, which may have `IDENTITY_BYTES`."""
+        if IDENTITY_BYTES in revisions.columns:
+            keys = list(map(self._key_head.__add__, revisions[IDENTITY_BYTES].to_list()))
+        else:
+            keys = self.keys(self.identities(revisions))
+        return keys, self.values(revisions, meta)
 
     def identities(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the identity of each revision, from a side that it has."""

@@ -65,7 +65,9 @@ def decode_utf8(pieces: pl.Series) -> pl.Series:
             np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1],
         )
         nothing = pl.Series([None], dtype=pl.Binary).to_arrow()[0]
-        return pl.Series(pc.if_else(pl.Series(bad).to_arrow(), nothing, array).cast(pa.large_string()))
+        return pl.Series(
+            pc.if_else(pl.Series(bad).to_arrow(), nothing, array).cast(pa.large_string())
+        )
 
 
 def rescale(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Series:

@@ -181,6 +181,7 @@ class HeldTuples:
         # A tuple that moved between partitions was deleted in one and inserted in the other.
         last = frames.last(pl.concat(parts), self.arc.identity)
         resume = self._resume(report)
+        last = self.intake.encoded(last)
         self.intake.change(index, last, done=report.done, positions=reached, resume=resume)
         self._commit()
 
@@ -273,17 +274,13 @@ class HeldTuples:
         """
         ends = {place: offset for place, (offset, _) in report.ends.items()}
         positions = self.index.positions | ends
-        self._written += reconciled.revisions.height
+        revisions = self.intake.encoded(reconciled.revisions, reconciled.keys)
+        self._written += revisions.height
         with self._writing():
             self.intake.change(
-                self.index,
-                reconciled.revisions,
-                keys=reconciled.keys,
-                done=epoch,
-                positions=positions,
-                resume=resume,
+                self.index, revisions, done=epoch, positions=positions, resume=resume
             )
-        return self.spread.emissions(reconciled.revisions, epoch)
+        return self.spread.emissions(revisions, epoch)
 
     def remove_expired(self, report: Report, *, now_ms: int) -> None:
         """Remove tuples from the index that no revision may concern any more, now and then.

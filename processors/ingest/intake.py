@@ -26,7 +26,7 @@ from errata.processors.plan.topology import Source
 from errata.processors.wire.dead_letter import AHEAD, TOO_LARGE, TOO_OLD, UNKNOWN_IDENTITY
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
-from errata.schemas.avro import tuple_schema
+from errata.schemas.avro import AFTER_BYTES, IDENTITY_BYTES, tuple_schema
 from errata.schemas.decode import Decoder
 from errata.schemas.encode import Encoder
 from errata.schemas.partition import partitions
@@ -74,9 +74,7 @@ class Intake:
         checked = check(self.arc, self._timed(decoded.frame))
         refused += Decoded(checked.frame, decoded.refused + checked.refused).with_rows(rows).refused
         frame = split_moves(self.arc, checked.with_rows(rows).frame)
-        frame = frame.with_columns(
-            pl.Series(KEY, self._keys(self.codec.identities(frame)), dtype=pl.Binary)
-        )
+        frame = frame.with_columns(self._keys(self.codec.identities(frame)).alias(KEY))
         long = frame.filter(pl.col(KEY).bin.size() > LONGEST_KEY)
         if long.height:
             need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
@@ -134,41 +132,52 @@ class Intake:
             tuples = self.decoder.decode(contents)
             yield tuples.filter(self.arc.event_times(tuples) >= since_ms)
 
+    def encoded(self, revisions: pl.DataFrame, keys: pl.Series | None = None) -> pl.DataFrame:
+        """Return revisions with `IDENTITY_BYTES` and `AFTER_BYTES`.
+
+        Args:
+            revisions: The revisions.
+            keys: Their encoded identities, if they are known.
+        """
+        if keys is None:
+            keys = self._keys(self.codec.identities(revisions))
+        is_there = revisions["op"] != frames.DELETE
+        entering = frames.side(revisions.filter(is_there), frames.AFTER, list(self.arc.fields))
+        after = self.encoder.series(entering)
+        if entering.height < revisions.height:
+            after = (
+                pl.Series([None], dtype=pl.Binary)
+                .new_from_index(0, revisions.height)
+                .scatter(is_there.arg_true(), after)
+            )
+        return revisions.with_columns(keys.alias(IDENTITY_BYTES), after.alias(AFTER_BYTES))
+
     def change(
         self,
         index: Index,
         revisions: pl.DataFrame,
         *,
-        keys: pl.Series | None = None,
         done: int,
         positions: dict[TopicPartition, int],
         resume: int | None,
     ) -> None:
-        """Apply revisions to the index, in an open transaction; see `Index.begin`."""
-        if keys is None:
-            keys = pl.Series(self._keys(self.codec.identities(revisions)), dtype=pl.Binary)
-        is_delete = revisions["op"] == frames.DELETE
-        content = frames.side(revisions, frames.AFTER, list(self.arc.fields))
-        deleted: list[bytes] = []
-        if is_delete.any():
-            deleted, keys, content = (
-                keys.filter(is_delete).to_list(),
-                keys.filter(~is_delete),
-                content.filter(~is_delete),
-            )
-        order = keys.arg_sort()  # sorted keys share pages of the index
-        tuples = self.encoder.encode(content)
+        """Apply revisions to the index, in an open transaction; see `encoded`, `Index.begin`."""
+        at, is_delete = self.arc.event_time, pl.col("op") == frames.DELETE
+        put = revisions.filter(~is_delete).select(
+            IDENTITY_BYTES, AFTER_BYTES, pl.col(frames.AFTER + at).alias(at)
+        )
+        put = put.sort(IDENTITY_BYTES)  # sorted keys share pages of the index
         index.begin(
-            put=(keys.gather(order).to_list(), list(map(tuples.__getitem__, order.to_list()))),
-            times_ms=self.arc.event_times(content).gather(order),
-            delete=deleted,
+            put=(put[IDENTITY_BYTES].to_list(), put[AFTER_BYTES].to_list()),
+            times_ms=self.arc.event_times(put),
+            delete=revisions.filter(is_delete)[IDENTITY_BYTES].to_list(),
             done=done,
             positions=positions,
             resume=resume,
         )
 
-    def _keys(self, tuples: pl.DataFrame) -> list[bytes]:
-        return self.key_encoder.encode(tuples.select(self.arc.identity))
+    def _keys(self, tuples: pl.DataFrame) -> pl.Series:
+        return self.key_encoder.series(tuples.select(self.arc.identity))
 
 
 def key_encoder(arc: Arc) -> Encoder:

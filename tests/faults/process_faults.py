@@ -224,7 +224,7 @@ NEXT = "next.py"
 def replan(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Deploy another version of the plan, with other partitions, while everything runs."""
     on.partitions = chance.choice([count for count in (1, 2, 3) if count != on.partitions])
-    # Status 1: the file is not of the deployed version. The others: it is restarted with the new one.
+    # Status 1: its file is not of the deployed version. Else it is restarted with the new one.
     ends = {(name, end) for name in on.processes.names for end in ("status 1", *RESTARTED)}
     ends -= on.journal.may_end
     on.journal.may_end |= ends
