@@ -5,6 +5,7 @@ It remembers what it has sent: a plain dict of what is live, and the places of t
 
 import json
 import random
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,6 +13,11 @@ from time import monotonic, time_ns
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
+
+from errata.processors.arcs.arc_topic import read_to_end
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import TopicPartition
+from errata.topics.kafka import KafkaCluster
 
 Tuple = dict[str, Any]
 Place = tuple[str, int, int]
@@ -25,6 +31,10 @@ LATE_MS = 1_500
 """An insert is out of order by up to this, which is less than the lateness of the sources."""
 AHEAD_MS = 10 * 86_400_000
 """A tuple so far after the clock is refused."""
+
+
+AWAY_S = 120.0
+"""How long brokers may be away when the feed has to be taken up again."""
 
 
 class FeedError(Exception):
@@ -220,7 +230,20 @@ class Feed:
     """
 
     def __init__(self, settings: Mapping[str, str | int], tapes: list[Tape]) -> None:
-        self.tapes = tapes
+        self.tapes, self._settings = tapes, dict(settings)
+        self._ticks, self._due_s = 0, monotonic()
+        self._unknown: dict[tuple[str, int], deque[Line]] = defaultdict(deque)
+        """By topic and partition: the lines that are not acknowledged yet, in order."""
+        self._dead_since_s = 0.0
+        self.sent: dict[tuple[str, int], int] = {}
+        """By topic and partition: the offset after the last record that was acknowledged."""
+        self.bad: set[Place] = set()
+        self.count = 0
+        self.burst = 1
+        """How many ticks are sent together: the network rests in between."""
+        self._producer: Producer | None = self._connected()
+
+    def _connected(self) -> Producer:
         own = {
             "enable.idempotence": True,  # each record once, in order, whatever brokers do
             "delivery.timeout.ms": 600_000,
@@ -229,26 +252,19 @@ class Feed:
             "allow.auto.create.topics": False,
             "log_level": 0,
         }
-        self._producer = Producer(dict(settings) | own)
-        self._ticks, self._due_s = 0, monotonic()
-        self._failed = ""
-        self.sent: dict[tuple[str, int], int] = {}
-        """By topic and partition: the offset after the last record that was acknowledged."""
-        self.bad: set[Place] = set()
-        self.count = 0
-        self.burst = 1
-        """How many ticks are sent together: the network rests in between."""
+        return Producer(self._settings | own)
 
     def advance(self) -> None:
         """Send what is due by now."""
-        self._check()
         now = monotonic()
-        if now < self._due_s:
+        if not self._lives() or now < self._due_s:
             return
         self._due_s = max(self._due_s + TICK_S * self.burst, now - TICK_S)
         for _ in range(self.burst):
             for tape in self.tapes:
                 for line in tape.tick(self._ticks):
+                    self.count += 1
+                    self._unknown[tape.topic, line.partition].append(line)
                     self._send(tape.topic, line)
             self._ticks += 1
 
@@ -258,31 +274,73 @@ class Feed:
         Raises:
             FeedError: If one is not.
         """
-        left = self._producer.flush(limit_s)
-        self._check()
-        if left:
-            raise FeedError(f"{left} records of the feed are not acknowledged after {limit_s:g} s")
+        deadline = monotonic() + limit_s
+        while left := sum(map(len, self._unknown.values())):
+            if monotonic() > deadline:
+                raise FeedError(f"{left} records of the feed are not acknowledged ({limit_s:g} s)")
+            if self._lives():
+                self._producer.flush(0.5)
 
-    def _check(self) -> None:
+    def _lives(self) -> bool:
+        """Return whether records can be sent; replace a producer that has ended.
+
+        After a broker was killed an idempotent producer may end, since it can't know whether its
+        last records were written ("out of order sequence number").
+
+        Raises:
+            FeedError: If the brokers are away for too long.
+        """
         try:
-            self._producer.poll(0)
-        except (KafkaException, SystemError) as error:  # fatal errors come out of callbacks
-            self._failed = self._failed or f"the producer has ended: {error}"
-        if self._failed:
-            raise FeedError(f"a record of the feed was not written: {self._failed}")
+            if self._producer is not None:
+                self._producer.poll(0)
+                return True
+        except (KafkaException, SystemError):  # fatal errors come out of callbacks
+            self._producer, self._dead_since_s = None, monotonic()
+        try:
+            self._look_up()
+        except ErrataError as error:
+            if monotonic() > self._dead_since_s + AWAY_S:
+                raise FeedError(f"the feed finds no brokers: {error}") from error
+            return False
+        self._producer = self._connected()
+        for (topic, _), lines in self._unknown.items():
+            for line in lines:
+                self._send(topic, line)
+        return True
+
+    def _look_up(self) -> None:
+        """Find the unknown lines that were written; after them nothing comes of an ended producer.
+
+        Raises:
+            ErrataError: If the brokers are away.
+        """
+        cluster = KafkaCluster(self._settings, reach_s=1.0)
+        try:
+            for (topic, partition), lines in self._unknown.items():
+                place = TopicPartition(topic, partition)
+                start = self.sent.get((topic, partition), 0)
+                for records in filter(None, read_to_end(cluster, place, start)):
+                    for offset, value in zip(records.offsets, records.values, strict=True):
+                        assert value == lines[0].value, f"{place} {offset} is not of the feed"
+                        self._acknowledged(topic, partition, offset)
+        finally:
+            cluster.close()
 
     def _send(self, topic: str, line: Line) -> None:
-        def delivered(error: Any, message: Any) -> None:
-            if error is not None:
-                self._failed = f"{topic}: {error}"
-                return
-            place = topic, message.partition()
-            self.sent[place] = max(self.sent.get(place, 0), message.offset() + 1)
-            if line.is_bad:
-                self.bad.add((*place, message.offset()))
+        producer = self._producer
+        assert producer is not None
 
-        self.count += 1
-        self._producer.produce(topic, line.value, line.key, line.partition, on_delivery=delivered)
+        def delivered(error: Any, message: Any) -> None:
+            if error is None and producer is self._producer:
+                self._acknowledged(topic, message.partition(), message.offset())
+
+        producer.produce(topic, line.value, line.key, line.partition, on_delivery=delivered)
+
+    def _acknowledged(self, topic: str, partition: int, offset: int) -> None:
+        line = self._unknown[topic, partition].popleft()
+        self.sent[topic, partition] = offset + 1
+        if line.is_bad:
+            self.bad.add((topic, partition, offset))
 
 
 def _json(value: Any) -> bytes:
