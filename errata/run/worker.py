@@ -28,6 +28,7 @@ from errata.processors.reports.progress_view import UnreadableRecord, View
 from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.shared import Shared, scope_of
 from errata.processors.tasks.task import Task
+from errata.run.calls import Calls
 from errata.run.parts import Actor, Parts, Share, Steps
 from errata.run.patience import PASSING, Patience
 from errata.settings.logs import context
@@ -84,6 +85,7 @@ class Worker:
         except BaseException:  # the start is repeated, with another connection
             self.cluster.close()
             raise
+        self.calls = Calls()
         self.shared = Shared(
             self.cluster,
             self.plan,
@@ -92,6 +94,7 @@ class Worker:
             place.compaction_lag_ms,
             place.on_error,
             hands_over=True,
+            run=self.calls.run,
         )
         state = place.state / self.plan.network / self.plan.deployment.id
         self.parts = Parts(self.shared, state)
@@ -221,12 +224,14 @@ class Worker:
                 for actor in list(self.steps):
                     busy |= actor in self.steps and self._advance(actor)
                 context.pop("task", None)
-                if not busy and monotonic() < busy_s + IDLE_AFTER_S:
+                if not busy and self.calls.rest(IDLE_S):
+                    busy_s = monotonic()
+                elif not busy and monotonic() < busy_s + IDLE_AFTER_S:
                     time.sleep(IDLE_S)
                 elif busy or self.cluster.rest(REST_S):
                     busy_s = monotonic()
             self.pulse.stopping()
-            drain(self.steps, self._advance)
+            drain(self.steps, self._advance, self.calls.rest)
         finally:
             self.close()
 
@@ -235,6 +240,7 @@ class Worker:
         for share in self.shares:
             share.close()
         self._stop(list(self.steps))
+        self.calls.close()
         self.cluster.close()
 
 
@@ -309,14 +315,22 @@ def _has_started(actor: Actor) -> bool:
     return all(sweeper.has_caught_up() for sweeper in _sweepers(actor))
 
 
-def drain(actors: Iterable[Actor], advance: Callable[[Actor], bool]) -> None:
+def drain(
+    actors: Iterable[Actor],
+    advance: Callable[[Actor], bool],
+    rest: Callable[[float], bool] = lambda _: False,
+) -> None:
     """Let every task commit its open transaction.
 
     Args:
         actors: All tasks and sweepers of the process.
         advance: Advances one of them by a step.
+        rest: Waits until a call of a task to the brokers has returned, for some time at most.
     """
     until = monotonic() + DRAIN_S
-    for task in [actor for actor in actors if isinstance(actor, Task)]:
-        while task.attempt.is_committing and monotonic() < until:
-            advance(task)
+    tasks = [actor for actor in actors if isinstance(actor, Task)]
+    while open_ := [task for task in tasks if task.attempt.is_committing]:
+        if monotonic() > until:
+            return
+        if not any([advance(task) for task in open_]):
+            rest(IDLE_S)

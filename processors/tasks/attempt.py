@@ -118,7 +118,7 @@ class Attempt:
             written.append(self._produce(transactions, emission, epochs))
         produce_records(transactions, records)
         yield True
-        ends, flushed = dict(self.report.ends), transactions.flush()
+        ends, flushed = dict(self.report.ends), (yield from self.shared.run(transactions.flush))
         for place, own in flushed.items():
             if own.start < ends.get(place, (0, 0))[0]:
                 raise DoubtfulCommitError(
@@ -264,17 +264,18 @@ def commit_reports(
     Yields:
         True at each point where the process may die.
     """
+    first = reports[0][0]
+    run = first.shared.run
     for attempt, report in reports:
         attempt.write(report)
-    transactions.flush()
+    yield from run(transactions.flush)
     yield True
     began_s = monotonic()
     for attempt, report in reports:
         if sends_offsets and report.resume:
-            note = Note.of(report, attempt.shared.plan.deployment.id)
-            transactions.offsets(attempt.group, report.resume, note=str(note))
-    transactions.commit()
-    first = reports[0][0]
+            note = str(Note.of(report, attempt.shared.plan.deployment.id))
+            yield from run(partial(transactions.offsets, attempt.group, report.resume, note=note))
+    yield from run(transactions.commit)
     first.shared.meter.committed(first.name, seconds=monotonic() - began_s)
     for attempt, report in reports:
         attempt.report = report

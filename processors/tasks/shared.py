@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -102,6 +103,12 @@ DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
 """What happens to a tuple that a box refuses: it becomes a dead letter, or the process stops."""
 
 
+def at_once(call: Callable[[], Any]) -> Generator[bool, None, Any]:
+    """Run a call that waits for the brokers, and wait with it: nothing is yielded."""
+    yield from ()
+    return call()
+
+
 @dataclass
 class Shared:
     """State that the tasks of one process share.
@@ -115,6 +122,8 @@ class Shared:
         on_error: What happens to tuples that a box refuses: ``dead-letter`` or ``stop``.
         hands_over: Whether tasks hand what they commit to the readers of the process. Where nothing
             is handed any more, these begin to read only after a while (`feeds.HANDED_S`).
+        run: Runs a call that waits for the brokers. It yields while other tasks may work, and
+            returns what the call returns.
     """
 
     cluster: Cluster
@@ -124,6 +133,7 @@ class Shared:
     compaction_lag_ms: int
     on_error: str = DEAD_LETTER
     hands_over: bool = False
+    run: Callable[[Callable[[], Any]], Generator[bool, None, Any]] = at_once
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)

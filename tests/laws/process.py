@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
@@ -105,8 +106,10 @@ class Process:
         self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
         view = View(cluster, plan=plan)
         self.shared = Shared(
-            cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS, hands_over=True
-        )
+            cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS,
+            hands_over=True, run=self._run,
+        )  # fmt: skip
+        self._chance = random.Random(str(kind))
         self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
         self.services: list[Service] = []
@@ -122,6 +125,13 @@ class Process:
         self.actors = [*self.tasks, *self.services, *besides]
         self.lives: list[Iterator[bool]] = [actor.steps() for actor in self.actors]
         self.turn = 0
+
+    def _run(self, call: Callable[[], Any]) -> Iterator[bool]:
+        """Run a call to the brokers; other tasks may work before it is done, and after."""
+        yield from [False] * self._chance.choice((0, 0, 0, 1, 3))
+        result = call()
+        yield from [False] * self._chance.choice((0, 0, 0, 1, 3))
+        return result
 
     def _ingest(self, kind: Kind, folder: Path) -> None:
         source = self.plan.topology.sources[kind.name]
