@@ -67,7 +67,7 @@ LIMIT_S = 120.0
 
 
 @contextmanager
-def network(kafka: Settings) -> Iterator[subprocess.Popen[bytes]]:
+def network(kafka: Settings, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `errata up` on the network; its log is printed if it ends by itself."""
     create_topics(kafka, [TopicSpec(f"idle-{name}", 1) for name in SOURCES])
     with tempfile.TemporaryDirectory(prefix="errata-bench-") as folder:
@@ -80,7 +80,7 @@ def network(kafka: Settings) -> Iterator[subprocess.Popen[bytes]]:
         log = Path(folder, "log")
         with log.open("wb") as out:
             up = subprocess.Popen(
-                [sys.executable, "-m", "errata", "up", "idle.py"],
+                [sys.executable, "-m", "errata", "up", "idle.py", *options],
                 cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
         try:
@@ -186,9 +186,10 @@ def main() -> None:
     parser.add_argument("--latency", action="store_true", help="measure corrections first")
     parser.add_argument("--count", type=int, default=200, help="corrections")
     parser.add_argument("--rate", type=float, default=10, help="corrections a second")
+    parser.add_argument("--apart", action="store_true", help="a process for each scope")
     options = parser.parse_args()
-    console = Console(width=100)
-    with EmbeddedBroker() as broker, network(broker.settings) as up:
+    console, apart = Console(width=100), ["--apart"] * options.apart
+    with EmbeddedBroker() as broker, network(broker.settings, *apart) as up:
         feed = Feed(broker.settings)
         feed.start()
         if options.latency:

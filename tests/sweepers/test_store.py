@@ -253,6 +253,32 @@ def test_oracle_as_of_equals_a_fold_over_seals_rewrites_crashes_and_forgetting(
             check(store, arc, made, oldest_ms, seed)
 
 
+@pytest.mark.parametrize("arc", [TRADES, TOTALS], ids=["trades", "totals"])
+@settings(max_examples=25)
+@given(
+    number=st.integers(0, 2**32), epoch_count=st.integers(1, 12), segment_rows=st.integers(2, 20)
+)
+def test_oracle_the_last_version_counts_wherever_the_brokers_have_lost_revisions(
+    arc: Arc, number: int, epoch_count: int, segment_rows: int
+) -> None:
+    seed, last = random.Random(number), epoch_count - 1
+    whole = history(arc, seed, epoch_count)
+    left = [r for r in whole.revisions if seed.random() < 0.7]
+    state = dict[tuple[Any, ...], Tuple]()
+    for revision in left:
+        key = tuple((revision["a"] or revision["b"])[name] for name in arc.identity)
+        state.pop(key, None)
+        if revision["a"] is not None:
+            state[key] = revision["a"]
+    made = Oracle([dict(enumerate(state.values()))] * epoch_count, left)
+    with folder() as path:
+        store = Store(path, arc=arc, segment_rows=segment_rows)
+        while store.upto < last:
+            feed(store, arc, made, min(last, store.upto + seed.randint(1, 4)), seed)
+        store.settle(last)
+        check(store, arc, made, -(2**62), seed)
+
+
 def trade(n: int, at: int, *, key: str | None = None) -> Tuple:
     return {"key": key or f"k{n}", "at": at, "product": "a", "notional": n}
 
