@@ -10,7 +10,7 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.deploy.deployment import prepare
-from errata.deploy.processes import Part
+from errata.deploy.processes import ALL, Part
 from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse, listening, serving
 from errata.processors.declare.network import Network
@@ -34,13 +34,13 @@ def up(
         typer.Option("--apart", help="A process for each source and one for each scope."),
     ] = False,
 ) -> None:
-    """Run a whole network on this machine, in about as many processes as it has processors.
+    """Run a whole network on this machine, in at most as many processes as it has processors.
 
-    A process has some partitions of a source and of all scopes that read them from each other; what
-    one of its tasks writes, the others need not fetch. Creates the topics and deploys the network
-    if it is not deployed yet. A process that dies is restarted. An error that a restart does not
-    fix ends all processes (status 1). SIGTERM ends them with status 0, Ctrl-C with 130. No process
-    is left running, even if this one is killed.
+    Each has a part of the partitions of all sources and scopes; what one of its tasks writes, the
+    others need not fetch. Creates the topics and deploys the network if it is not deployed yet. A
+    process that dies is restarted. An error that a restart does not fix ends all processes (status
+    1). SIGTERM ends them with status 0, Ctrl-C with 130. No process is left running, even if this
+    one is killed.
     """
     with Stop() as stop:
         network, place = load(net), read_settings()
@@ -103,7 +103,7 @@ def run(
     if len(found) > 1:
         raise typer.BadParameter(f"needs one of {', '.join(given)}; found {' and '.join(found)}")
     wanted = None if partitions is None else _numbers(partitions)
-    some = None if part is None else _part(part)
+    some = ALL if part is None else _part(part)
 
     def take_on(worker: Worker) -> None:
         for name in dict.fromkeys(scope):

@@ -64,20 +64,21 @@ class Process:
     Args:
         work: What it runs.
         names: Names of scopes, or of connection points; none for jobs.
-        part: Its part of the partitions of each scope; None for all.
+        part: Its part of the partitions of each scope.
         sweep_beside: Whether it has the sweepers that its scopes ask.
     """
 
     work: Work
     names: tuple[str, ...] = ()
-    part: Part | None = None
+    part: Part = ALL
     sweep_beside: bool = False
 
     @property
     def id(self) -> str:
-        """A name for it: of its last scope, with its first partition if it does not run all."""
+        """A name for it: that of its scope; of several, ``tasks`` and its part."""
         if self.work is Work.SCOPE:
-            return self.names[-1] if self.part is None else f"{self.names[-1]}.{self.part.first}"
+            name = self.names[0] if len(self.names) == 1 else "tasks"
+            return name if self.part == ALL else f"{name}.{self.part.first + 1}"
         if self.work is Work.JOBS:
             return ".spark"  # no scope has such a name
         return str(ScopeId.of_sweeper(self.names[0]))
@@ -90,7 +91,7 @@ class Process:
         """
         option = "--scope" if self.work is Work.SCOPE else "--arc"
         named = [part for name in self.names for part in (option, name)]
-        some = [] if self.part is None else ["--part", str(self.part)]
+        some = [] if self.part == ALL else ["--part", str(self.part)]
         beside = ["--sweep-beside"] if self.sweep_beside else []
         return [self.work.value, reference, *named, *some, *beside]
 
@@ -114,30 +115,34 @@ def processes_of_a_machine(
 ) -> Iterator[Process]:
     """Yield the processes of a network that runs on one machine.
 
-    A process has some partitions of all scopes that pass them to each other (`Placement.chains`):
-    what one of its tasks commits is handed to those that read it. It has the sweepers that only
-    these scopes ask; all other sweepers share one process.
+    Each has a part of the partitions of every scope: what one of its tasks commits is handed to
+    those that read the same partition. With `apart` each scope has a process for all its
+    partitions. A process has the sweepers that only its scopes ask; all others share one process.
 
     Args:
         plan: The network's plan; placed, unless `apart`.
-        most: Most processes for the partitions of the same scopes.
-        apart: Whether each scope has a process for all its partitions.
+        most: Most processes of tasks, if they are not apart.
+        apart: Whether each scope has a process of its own.
     """
-    topology = plan.topology
-    chains = [[name] for name in topology.process_scopes] if apart else plan.placement.chains()
-    readers = {arc: set[str]() for arc in plan.replayed_points()}
+    topology, parts = plan.topology, [ALL]
+    groups: list[tuple[str, ...]] = [(name,) for name in topology.process_scopes]
+    if not apart:
+        groups = [tuple(topology.process_scopes)]
+        count = max(len(plan.placement.tasks(name)) for name in topology.process_scopes)
+        parts = [Part(first, min(most, count)) for first in range(min(most, count))]
+    asking = {arc: list[str]() for arc in plan.replayed_points()}
     for scope in topology.scopes.values():
         for arc in plan.replayed_points_of(scope):
-            readers[arc].add(scope.name)
-    elsewhere = set(readers)
-    for chain in chains:
-        replayed = {arc for arc, names in readers.items() if names & set(chain)}
-        beside = bool(replayed) and all(readers[arc] <= set(chain) for arc in replayed)
-        elsewhere -= replayed if beside else set()
-        count = 0 if apart else len(plan.placement.tasks(chain[0]))
-        parts = [Part(first, min(most, count)) for first in range(min(most, count))]
-        for part in parts if len(parts) > 1 else [None]:
-            yield Process(Work.SCOPE, tuple(chain), part, sweep_beside=beside)
+            asking[arc].append(scope.name)
+    everywhere = {arc for box in topology.boxes for arc in plan.replayed_everywhere(box)}
+    elsewhere = set(asking)
+    for group in groups:
+        asked = {arc for arc, names in asking.items() if {*names} & {*group}}
+        own = all({*asking[arc]} <= {*group} for arc in asked)
+        beside = bool(asked) and own and (len(parts) == 1 or not asked & everywhere)
+        elsewhere -= asked if beside else set()
+        for part in parts:
+            yield Process(Work.SCOPE, group, part, sweep_beside=beside)
     if elsewhere:
         yield Process(Work.SWEEPER, tuple(sorted(elsewhere)))
     if topology.spark:

@@ -55,10 +55,9 @@ def network_commands(
 ) -> dict[str, list[str]]:
     """Return the command line of each process of a network, by name.
 
-    Scopes that pass partitions to each other have processes for some partitions each, at most as
-    many as this machine has processors. Such a process has the name of its last scope, with its
-    first partition if there are several. All sweepers that scopes of different processes ask share
-    one (``sweepers``), and so do all jobs on Spark (``spark``).
+    The tasks are in as many processes as there are partitions, at most as many as this machine has
+    processors: ``tasks.1``, ``tasks.2`` and so on, or ``tasks``. All sweepers that are not beside
+    them share one (``sweepers``), and so do all jobs on Spark (``spark``).
 
     Args:
         reference: The network's reference on a command line.

@@ -107,7 +107,7 @@ class Worker:
         name: str,
         *,
         partitions: Sequence[int] | None = None,
-        part: Part | None = None,
+        part: Part = ALL,
         shared: bool = False,
         sweep_beside: bool = False,
     ) -> None:
@@ -116,7 +116,7 @@ class Worker:
         Args:
             name: A scope, or ``ingest.<source>``.
             partitions: The partitions to run; None for all.
-            part: The part of all partitions to run, if they are not named.
+            part: The part of all partitions to run, if none are named.
             shared: Run the partitions that a consumer group of all such processes assigns to this
                 one, and give them up when others join.
             sweep_beside: Whether the tasks use sweepers in this process instead of requests over
@@ -139,7 +139,7 @@ class Worker:
             self.shares.append(share)
             return
         if partitions is None:
-            partitions = (part or ALL).partitions(len(self.plan.placement.tasks(name)))
+            partitions = part.partitions(len(self.plan.placement.tasks(name)))
         for partition in partitions:
             self._start(self.parts.tasks(name, partition, stay=True))
 

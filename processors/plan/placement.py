@@ -106,32 +106,6 @@ class Placement:
             return self.topic_partitions[scope.name]
         return self.partitions[self.topology.scopes[scope.name].inputs[0]]
 
-    def chains(self) -> list[list[str]]:
-        """Return the scopes that processes run; together those that pass partitions to each other.
-
-        They have equally many partitions, and no exchange is between them: partition 2 of one scope
-        reads what partition 2 of another one writes. (For a source that is so if its topic is
-        partitioned as its arc is.)
-        """
-        topology, chain_of = (
-            self.topology,
-            {scope: [scope] for scope in self.topology.process_scopes},
-        )
-        for reader, scope in topology.scopes.items():
-            for arc in scope.inputs:
-                writer = topology.scope_of(arc)
-                if not {writer, reader} <= chain_of.keys() or topology.arcs[arc].exchange:
-                    continue
-                above, below = chain_of[writer], chain_of[reader]
-                same = self.task_count(ScopeId.parse(writer)) == self.task_count(
-                    ScopeId.parse(reader)
-                )
-                if same and above is not below:
-                    above += below
-                    chain_of |= dict.fromkeys(below, above)
-        ordered = {id(chain): chain for chain in chain_of.values()}
-        return [sorted(chain, key=topology.process_scopes.index) for chain in ordered.values()]
-
     def writers(self, arc: str, partition: int) -> list[str]:
         """Return the tasks that may write to one partition of an arc."""
         topology = self.topology

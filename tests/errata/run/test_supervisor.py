@@ -270,34 +270,31 @@ def test_a_scope_named_like_a_shared_process_keeps_a_process_of_its_own(scope: s
     assert (works[jobs], works[sweepers], works[scope]) == ("spark", "sweep", "run")
 
 
-def test_a_process_has_some_partitions_of_all_scopes_that_pass_them_to_each_other(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("processors", "parts"), [(3, ["1/3", "2/3", "3/3"]), (8, 4), (1, 0)])
+def test_a_process_has_a_part_of_the_partitions_of_every_scope(
+    monkeypatch: pytest.MonkeyPatch, processors: int, parts: list[str] | int
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
     plan = compile_network(counted(Network("upped"), "one", "other")).placed({"prices": 4})
     commands = network_commands("net.py", plan)
-    assert list(commands) == ["other.0", "other.1", "other.2"]
     scopes = ["--scope", "ingest.prices", "--scope", "one", "--scope", "other"]
-    for command, part in zip(commands.values(), ["1/3", "2/3", "3/3"], strict=True):
-        rest = command[command.index("net.py") + 1 :]
-        assert rest == [*scopes, "--part", part, "--sweep-beside"]
+    if isinstance(parts, int):
+        parts = [f"{number + 1}/{parts}" for number in range(parts)]
+    names = [f"tasks.{number + 1}" for number in range(len(parts))] or ["tasks"]
+    assert list(commands) == names
+    wanted = [["--part", part] for part in parts] or [[]]
+    for command, part in zip(commands.values(), wanted, strict=True):
+        assert command[command.index("net.py") + 1 :] == [*scopes, *part, "--sweep-beside"]
 
 
-def test_what_is_exchanged_or_runs_on_spark_is_in_other_processes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    net = Network("upped")
-    counted(net, "one")
-    prices = Stream(net, "prices")
-    for name, options in (("elsewhere", {"partitions": 2}), ("job", {"place": "spark"})):
-        prices.aggregate(
-            name, by=["key"], window=tumbling("1m"), mode="upstream", n="count(*)", scope=name,
-            **options,
-        )  # fmt: skip
+def test_sweepers_that_jobs_ask_are_in_a_process_of_their_own() -> None:
+    net = counted(Network("upped"), "one")
+    Stream(net, "prices").aggregate(
+        "job", by=["key"], window=tumbling("1m"), place="spark", n="count(*)"
+    )
     commands = network_commands("net.py", compile_network(net).placed({"prices": 1}))
-    elsewhere = ["elsewhere.0", "elsewhere.1"]
-    assert list(commands) == ["prices", "one", *elsewhere, "sweepers", "spark"]
+    assert list(commands) == ["tasks", "sweepers", "spark"]
+    assert "--sweep-beside" not in commands["tasks"]
 
 
 def counted(net: Network, *scopes: str) -> Network:
