@@ -60,7 +60,7 @@ def up(
 def test_a_network_is_watched_revised_and_told_to_take_again_what_it_refused(
     up: Up, told: Callable[..., list[dict]], errata: Errata, cluster: KafkaCluster
 ) -> None:
-    wait_for(lambda: "started sweepers" in up.log.read_text(), up)
+    wait_for(lambda: "started tasks" in up.log.read_text(), up)
 
     def tasks() -> dict[str, dict]:
         return {task["task"]: task for task in told("status", "tape.py")[0]["tasks"]}

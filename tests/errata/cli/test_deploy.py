@@ -17,7 +17,7 @@ def test_a_network_moves_to_other_numbers_of_partitions_while_it_runs(running: R
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout)["version"] == 1
     up = running.start()
-    running.wait_for(lambda: "started sweepers" in running.log.read_text(), "up")
+    running.wait_for(lambda: "started tasks" in running.log.read_text(), "up")
     for version, partitions in ((2, 4), (3, 1)):
         running.send(300)
         running.wait_for(running.at_work, "taken in")

@@ -102,7 +102,7 @@ def test_a_network_that_was_given_up_makes_the_same_again(running: Running):
     running.declare(2)
     up = running.start()
     running.send(200)
-    running.wait_for(lambda: "started sweepers" in running.log.read_text(), "up")
+    running.wait_for(lambda: "started tasks" in running.log.read_text(), "up")
     running.wait_for(running.at_work, "taken in")
     time.sleep(SEEN_MS / 1000)  # idle tasks do not report
     refused = running.errata("reset", "moved.py", "--yes", running.name)

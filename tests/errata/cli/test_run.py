@@ -121,7 +121,7 @@ def results(broker: EmbeddedBroker) -> int:
 def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
     tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker, up: Up
 ) -> None:
-    wait_for(lambda: "started prices" in up.log.read_text(), up)
+    wait_for(lambda: "started tasks" in up.log.read_text(), up)
     send(broker, price("a", 100, 30), price("b", 110, 25), b"no \xff revision", price("c", 120, 25))
     ended = errata_in(tmp_path, on_broker, "end", "tape.py", "prices", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -135,7 +135,7 @@ def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
     assert letter["value_base64"] == "bm8g/yByZXZpc2lvbg=="
 
     children = up.children()
-    assert len(children) == 4
+    assert len(children) == min(2, os.cpu_count() or 1)
     os.kill(children[0], signal.SIGKILL)
     wait_for(lambda: "restarted " in up.log.read_text(), up)
 
