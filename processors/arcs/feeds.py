@@ -16,10 +16,11 @@ changes to a feed that is younger than its own.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from itertools import count as numbers
+from itertools import takewhile
 from time import monotonic
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ class Chunk(NamedTuple):
         return gap == 0 or (gap == 1 and self.writer == chunk.writer)
 
 
-_NUMBERS = itertools.count()
+_NUMBERS = numbers()
 
 
 class Feed:
@@ -89,6 +90,8 @@ class Feed:
         self.start, self.number = start, next(_NUMBERS)
         self.reader = cluster.reader({place: start})
         self.chunks: deque[Chunk] = deque()
+        self._rows = 0
+        """How many records the chunks have."""
         self.cursors: list[Cursor] = []
         self.lost: LostOffsetError | None = None
         self._reads, self._handed_s = True, 0.0
@@ -131,7 +134,7 @@ class Feed:
         """
         if self.lost is None:
             try:
-                self.chunks += [Chunk(r, decode(r)) for r in self._read(limit, known) if len(r)]
+                self._add([Chunk(r, decode(r)) for r in self._read(limit, known) if len(r)])
                 if self._ahead and self.end >= self._ahead[0].first:
                     self._take(self._ahead)
             except LostOffsetError as error:
@@ -200,18 +203,26 @@ class Feed:
     def _take(self, chunks: Collection[Chunk]) -> None:
         if self._reads:
             self.reader.remove(self.place)
-        self.chunks += chunks
+        self._add(chunks)
         self._reads, self._handed, self._handed_s = False, self.chunks[-1], monotonic()
         self._ahead.clear()
+
+    def _add(self, chunks: Collection[Chunk]) -> None:
+        self.chunks += chunks
+        self._rows += sum(len(chunk.records) for chunk in chunks)
+
+    def since(self, offset: int) -> list[Chunk]:
+        """Return the chunks that have records from an offset on."""
+        return [*takewhile(lambda chunk: chunk.last >= offset, reversed(self.chunks))][::-1]
 
     def trim(self) -> None:
         """Drop records that all cursors have passed; past `MOST_ROWS` the slowest cursor leaves."""
         while self.cursors:
             slowest = min(self.cursors, key=lambda cursor: cursor.position)
             while self.chunks and self.chunks[0].last < slowest.position:
-                self.chunks.popleft()
+                self._rows -= len(self.chunks.popleft().records)
             self.start = slowest.position
-            if sum(len(chunk.records) for chunk in self.chunks) <= MOST_ROWS:
+            if self._rows <= MOST_ROWS:
                 return
             slowest.leave()
 
@@ -276,12 +287,13 @@ class Cursor:
         if main is not None and main.number < self.feed.number and main.covers(self.position):
             self.close()
             self.feed = self._moved(main)
-        feed, chunks = self.feed, list[Chunk]()
+        feed, chunks, count = self.feed, list[Chunk](), 0
         if feed.passed_by(self.position):
             feed.read(limit, self.feeds.decode, known=known)
-        for chunk in feed.chunks:
-            if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:
+        for chunk in feed.since(self.position):
+            if count < limit:
                 chunks.append(chunk.since(self.position))
+                count += len(chunks[-1].records)
                 self.position = chunk.last + 1
         if feed.passed_by(self.position):
             self.position = feed.end

@@ -38,8 +38,8 @@ PROTOCOL = [
     Mutant(
         "a slow reader goes on where a fast one is",
         "processors/arcs/feeds.py",
-        "if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:",
-        "if chunk is feed.chunks[-1] and chunk.last >= self.position:",
+        "for chunk in feed.since(self.position):",
+        "for chunk in feed.since(self.position)[-1:]:",
     ),
     Mutant(
         "a new life keeps its predecessor's number",
