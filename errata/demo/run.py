@@ -1,7 +1,7 @@
 """`errata demo`: a real tape with real corrections on a real broker, in both modes, audited.
 
-Ingest, the two modes, the sweepers and Spark's job run in separate processes, as in production; so
-does the ticker, which acts as a user's producer. All of them end with the demo, however it ends.
+The network runs as under `errata up`, and Spark's job in a process of its own; so does the ticker,
+which acts as a user's producer. All of them end with the demo, however it ends.
 """
 
 from __future__ import annotations
