@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 
 import polars as pl
@@ -87,7 +88,7 @@ def cut(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
     """Return the partitions whose log ends before the task's last record there."""
     ends = dict(shared.view.validator.claims(report))
     yield False
-    log_ends = shared.cluster.ends(ends) if ends else {}
+    log_ends = (yield from shared.run(partial(shared.cluster.ends, ends))) if ends else {}
     return [Loss(at, end, log_ends[at]) for at, end in ends.items() if log_ends[at] < end]
 
 

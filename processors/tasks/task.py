@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 
 from errata.processors.arcs.partitioner import Emission
@@ -123,10 +124,10 @@ class Task:
         6. Rebuild the state in memory (`start`).
         """
         yield from self._require_current()
-        self.attempt.transactions = self.connect()
+        self.attempt.transactions = yield from self.shared.run(self.connect)
         self.trimmer = Trimmer(self.compaction, self.name)
         yield from self._read_hidden_reports()
-        old = self._last_report()
+        old = yield from self._last_report()
         self.compaction.tombstones.clear()
         if old.plan not in self.accepted:
             raise WrongPlanError(
@@ -152,7 +153,7 @@ class Task:
         yield from self.compaction.rewrite_shadowed()
         yield from self.start()
 
-    def _last_report(self) -> Report:
+    def _last_report(self) -> Generator[bool, None, Report]:
         """Return the report of the older attempt.
 
         The newest one that claims records beyond the end of a log does not count for other tasks.
@@ -163,7 +164,8 @@ class Task:
         """
         known, unproven = self.view.of(self.name), self.view.unproven.get(self.name, ())
         places = self.view.validator.read(self.name)
-        note = Note.parse(self.cluster.note(self.attempt.group, places) if places else "")
+        read = partial(self.cluster.note, self.attempt.group, places)
+        note = Note.parse((yield from self.shared.run(read)) if places else "")
         newest = max((r.attempt for r in unproven if r.attempt < COUNTED), default=0)
         for report in reversed(unproven):
             claims = self.view.validator.claims_too_much(report, before=known)
@@ -207,11 +209,16 @@ class Task:
 
         A broker that starts may forget to write the ends of transactions that it says are complete.
         """
-        hidden = lost_records.hidden(self.cluster, self.view.validator.written(self.name))
+        hidden = yield from self._hidden(self.view.validator.written(self.name))
         yield False
         if hidden:
             lost_records.commit_ends(self.attempt.open(), hidden, key=self.name.encode())
             yield True
+
+    def _hidden(
+        self, places: Collection[TopicPartition]
+    ) -> Generator[bool, None, dict[TopicPartition, int]]:
+        return self.shared.run(partial(lost_records.hidden, self.cluster, places))
 
     def _end_open(self) -> Generator[bool, None, list[Loss]]:
         """End transactions of this task that stay open; return where some were.
@@ -219,14 +226,14 @@ class Task:
         Whose a transaction is can't be seen: where one stays open, the task ends one of its own.
         """
         places = {self.view.source, *self.view.validator.written(self.name)}
-        late = self.stays_open.new(lost_records.hidden(self.cluster, places))
+        late = self.stays_open.new((yield from self._hidden(places)))
         if not late:
             return []
         self.attempt.open().begin()
         written = [loss.place for loss in late if loss.place != self.view.source]
         lost_records.produce_ends(self.attempt.open(), written, key=self.name.encode())
         yield from self.attempt.finish(self.report)
-        left = lost_records.hidden(self.cluster, places)
+        left = yield from self._hidden(places)
         return [loss for loss in late if left.get(loss.place) != loss.log_end]
 
     def require_restorable(self, lost: Sequence[Loss]) -> None:
