@@ -93,6 +93,7 @@ class Worker:
             View(self.cluster, plan=self.plan),
             place.compaction_lag_ms,
             place.on_error,
+            interval_ms=place.interval_ms,
             hands_over=True,
             run=self.calls.run,
         )

@@ -29,6 +29,7 @@ from pydantic_settings import (
 
 from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, STOP
 from errata.processors.windows.time_windows import duration_ms
+from errata.processors.wire.report import INTERVAL_MS
 from errata.schemas.errors import ErrataError
 from errata.settings.logs import FORMATS, JSON, LEVEL, LEVELS, TEXT
 from errata.settings.origin import (
@@ -96,6 +97,15 @@ def _one_of(known: Collection[str]) -> AfterValidator:
 
 def _duration(name: str) -> BeforeValidator:
     return BeforeValidator(partial(duration_ms, what=name))
+
+
+def _between(least_ms: int, most_ms: int, shown: str) -> AfterValidator:
+    def check(value_ms: int) -> int:
+        if not least_ms <= value_ms <= most_ms:
+            raise ValueError(f"needs to be {shown}")
+        return value_ms
+
+    return AfterValidator(check)
 
 
 def _address(text: object) -> object:
@@ -199,6 +209,19 @@ class Topics(Table):
     )
 
 
+class Epochs(Table):
+    """How often results are made."""
+
+    interval: Annotated[
+        int, _duration("epochs.interval"), _between(INTERVAL_MS, 60_000, "50ms to 60s")
+    ] = _setting(
+        INTERVAL_MS,
+        "How often an ingest task commits what it has read, if it has: results come that late. A "
+        "longer interval takes less processor time. It is widened by itself while tasks lag.",
+        shown=f"`{INTERVAL_MS}ms`",
+    )
+
+
 class Boxes(Table):
     """Boxes of every network."""
 
@@ -276,6 +299,7 @@ class Settings(_Sourced):
     schema_registry: Registry = Registry()
     state: State = State()
     topics: Topics = Topics()
+    epochs: Epochs = Epochs()
     boxes: Boxes = Boxes()
     http: Http = Http()
     log: Log = Log()

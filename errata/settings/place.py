@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from errata.processors.tasks.shared import DEAD_LETTER
+from errata.processors.wire.report import INTERVAL_MS
 from errata.settings.logs import LEVEL, TEXT
 from errata.settings.origin import DELIMITER, PREFIX, errata_variables, nearest_file
 from errata.topics.admin import await_brokers
@@ -41,6 +42,7 @@ class Place:
         state: Folder of local state: indexes and sweepers' copies.
         compaction_lag_ms: How long superseded records stay in connection points.
         registry: Settings of a schema registry's client; if empty, schemas are kept in a topic.
+        interval_ms: How often an ingest task stamps an epoch.
         on_error: What happens to tuples that boxes refuse: ``dead-letter``, or ``stop``.
         wait_ms: How long to wait at start for brokers that don't answer.
         listen: Host and port of health and metrics; None: no port.
@@ -49,6 +51,7 @@ class Place:
     kafka: Mapping[str, str | int]
     state: Path
     compaction_lag_ms: int = DAY_MS
+    interval_ms: int = INTERVAL_MS
     registry: Mapping[str, str | int] = field(default_factory=Hiding)
     on_error: str = DEAD_LETTER
     wait_ms: int = WAIT_MS
@@ -89,6 +92,7 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
         kafka=settings.kafka.explicit(),
         state=settings.state.folder or _default_state(environ),
         compaction_lag_ms=settings.topics.compaction_lag,
+        interval_ms=settings.epochs.interval,
         registry=settings.schema_registry.explicit(),
         on_error=settings.boxes.on_error,
         wait_ms=settings.brokers.wait,

@@ -154,8 +154,9 @@ class IngestTask(Task):
         behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
         newest = self.view.newest_epoch()
-        waited_ms = elapsed_ms(self.stamped_ms, now_ms=now)
-        due = not self.paced or waited_ms >= self._interval_ms() or self._has_end()
+        interval_ms = self._interval_ms()
+        is_next = now // interval_ms != self.stamped_ms // interval_ms
+        due = not self.paced or is_next or self._has_end()
         due |= is_lowered
         if behind and not self.is_waiting:
             yield from self._catch_up()
@@ -186,14 +187,20 @@ class IngestTask(Task):
         return sum(map(len, self.held))
 
     def _interval_ms(self) -> int:
-        """Return the time between stamps; it grows while readers lag, so that they batch more."""
+        """Return the time between stamps; it grows while readers lag, so that they batch more.
+
+        Tasks stamp at its multiples: others that have input stamp the same epoch, and need not
+        follow later.
+        """
+        least_ms = self.shared.interval_ms
         if self.report.done < 0:
-            return INTERVAL_MS
+            return least_ms
         slowest = min(
             (self.view.frontier(task) for task in self._readers()), default=self.report.done
         )
         lag_ms = (self.report.done - slowest) * INTERVAL_MS
-        return min(max(INTERVAL_MS, lag_ms // 2), WIDEST_MS)
+        wanted_ms = min(max(least_ms, lag_ms // 2), max(least_ms, WIDEST_MS))
+        return wanted_ms // least_ms * least_ms
 
     def _readers(self) -> list[str]:
         """Return the tasks whose watermark depends on this source."""

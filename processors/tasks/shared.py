@@ -20,6 +20,7 @@ from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
 from errata.topics.cluster import Cluster
@@ -120,6 +121,7 @@ class Shared:
         view: Progress, as known to this process.
         compaction_lag_ms: How long a superseded record stays in a connection point's topic.
         on_error: What happens to tuples that a box refuses: ``dead-letter`` or ``stop``.
+        interval_ms: How often an ingest task stamps an epoch, at least `INTERVAL_MS`.
         hands_over: Whether tasks hand what they commit to the readers of the process. Where nothing
             is handed any more, these begin to read only after a while (`feeds.HANDED_S`).
         run: Runs a call that waits for the brokers. It yields while other tasks may work, and
@@ -132,6 +134,7 @@ class Shared:
     view: View
     compaction_lag_ms: int
     on_error: str = DEAD_LETTER
+    interval_ms: int = INTERVAL_MS
     hands_over: bool = False
     run: Callable[[Callable[[], Any]], Generator[bool, None, Any]] = at_once
     codecs: dict[str, ArcCodec] = field(default_factory=dict)

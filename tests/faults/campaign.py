@@ -28,6 +28,8 @@ START_S, END_S = 240.0, 240.0
 LONGEST_GAP_S = 4.0
 BURSTS = (1, 10, 20, 20, 20, 40, 40, 40)
 """Ticks that are sent together. Sent one by one, they keep two cores busy: all waits are long."""
+INTERVALS = ("50ms", "50ms", "200ms")
+"""Of epochs."""
 OVERLAP = 0.3
 """The share of faults after which the next one comes before the network has recovered."""
 AGREED_S, RESTORED_S = 5.0, 60.0
@@ -121,7 +123,8 @@ def run_seed(
     is_cleaned = not three and CLEANED in kinds and seed // len(KINDS) % 2 == 1
     journal = Journal(keep / f"seed-{seed}.log")
     overrides = CLEANER if is_cleaned else {}
-    lag = {"ERRATA_TOPICS__COMPACTION_LAG": "10s"} if is_cleaned else {}
+    environ = {"ERRATA_TOPICS__COMPACTION_LAG": "10s"} if is_cleaned else {}
+    environ |= {"ERRATA_EPOCHS__INTERVAL": chance.choice(INTERVALS)}
     is_proxied = not WIRE_FAULTS.keys().isdisjoint(order)
     brokers = one_broker(proxied=is_proxied, seed=seed, overrides=overrides)
     if three:
@@ -133,7 +136,7 @@ def run_seed(
     ):
         on = Running(
             network, cluster.settings, folder=Path(name), chance=Random(seed), journal=journal,
-            environ=lag, spark=spark, apart=is_apart,
+            environ=environ, spark=spark, apart=is_apart,
         )  # fmt: skip
         on.feed.burst = Random(seed).choice(BURSTS)
         try:

@@ -129,6 +129,13 @@ PROTOCOL = [
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
+        "ingest tasks stamp as long after their own last epoch, not together",
+        "processors/ingest/ingest_task.py",
+        "is_next = now // interval_ms != self.stamped_ms // interval_ms",
+        "is_next = now - self.stamped_ms >= interval_ms",
+        tests="tests/processors/ingest/test_interval.py",
+    ),
+    Mutant(
         "what is handed over ahead is taken although records before it are missing",
         "processors/arcs/feeds.py",
         "if self._ahead and self.end >= self._ahead[0].first:",

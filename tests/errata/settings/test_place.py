@@ -93,6 +93,7 @@ def test_no_address_names_every_way_to_give_one(tmp_path: Path) -> None:
         ("[stat]\nfolder = 'x'", "no setting 'stat.folder'"),
         ("kafka = 1", "'kafka' needs to be a table"),
         ("[boxes]\non_error = 'hunter2'", "boxes.on_error needs to be dead-letter or stop"),
+        ("[epochs]\ninterval = '20ms'", "epochs.interval needs to be 50ms to 60s"),
         ("[kafka]\n'sasl.password' = ['hunter2']", "kafka.sasl.password needs a text or a number"),
     ],
 )
@@ -154,6 +155,7 @@ def test_every_setting_is_read_from_the_variables_that_the_page_names(
 ) -> None:
     key = setting.key or "client.id"
     odd = {"on_error": "stop", "listen": "here:7", "format": "json", "level": "debug"}
+    odd |= {"interval": "7s"}
     value = odd.get(key, "7h")
     variables = [setting.variable.replace("<KEY>", "CLIENT_ID"), setting.plain]
     for variable in filter(None, variables):
@@ -166,6 +168,7 @@ def test_every_setting_is_read_from_the_variables_that_the_page_names(
             "brokers": "7h" if found.wait_ms == 7 * 3_600_000 else None,
             "state": str(found.state),
             "boxes": found.on_error,
+            "epochs": "7s" if found.interval_ms == 7_000 else None,
             "topics": "7h" if found.compaction_lag_ms == 7 * 3_600_000 else None,
             "http": "{}:{}".format(*found.listen or ()) if key == "listen" else None,
             "log": dict(zip(("format", "level"), log, strict=True)).get(key),
