@@ -8,7 +8,7 @@ fails a check is refused, with the reason of the first failed check. A format bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import is_not
@@ -152,61 +152,72 @@ def no_tuples(fields: Fields) -> pl.DataFrame:
     return pl.DataFrame(schema={ROW: pl.Int64, **physical(fields)})
 
 
-def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
-    """Split off and refuse revisions that an arc can't hold.
+class Checks:
+    """The checks on the revisions of a source.
 
     Args:
         arc: The source's arc, which may have more than the declared fields.
-        frame: A decoded batch; op is null where it is unknown.
     """
-    faults: list[tuple[str, str, pl.Expr]] = []
+
+    def __init__(self, arc: Arc) -> None:
+        op, delete = pl.col("op"), frames.DELETE
+        faults = list(_faults(arc))
+        self._texts = [(reason, detail) for reason, detail, _ in faults]
+        self._first = pl.coalesce(
+            pl.when(bad.fill_null(False)).then(number) for number, (_, _, bad) in enumerate(faults)
+        ).alias("__fault")
+        # null out sides that the op does not have
+        self._sides = [
+            pl.when(op != absent).then(pl.col(side + name)).alias(side + name)
+            for side, absent in ((frames.BEFORE, frames.INSERT), (frames.AFTER, delete))
+            for name in arc.fields
+        ]
+        self._sides.append((pl.col("has_before") & (op != frames.INSERT)).alias("has_before"))
+        self._columns = [name for name in columns(arc.fields) if name != "has_after"]
+
+    def __call__(self, frame: pl.DataFrame) -> Decoded:
+        """Split off and refuse revisions that the arc can't hold.
+
+        Args:
+            frame: A decoded batch; op is null where it is unknown.
+        """
+        fault = frame.select(self._first).to_series()
+        refused = list[Refusal]()
+        if fault.null_count() < frame.height:
+            bad = fault.is_not_null()
+            rows = zip(frame[ROW].filter(bad), fault.filter(bad), strict=True)
+            refused = [Refusal(row, *self._texts[number]) for row, number in rows]
+            frame = frame.filter(~bad)
+        return Decoded(frame.with_columns(self._sides).select(self._columns), refused)
+
+
+def _faults(arc: Arc) -> Iterator[tuple[str, str, pl.Expr]]:
+    """Yield the faults of a revision, the ones that count first: reason, detail, and where."""
     op, delete = pl.col("op"), frames.DELETE
     enters = (op != delete) & pl.col("has_after")
-    faults.append((UNDECODABLE, "needs an op of insert, delete or replace", op.is_null()))
-    faults.append(
-        (UNDECODABLE, "an insert or replace needs 'after'", (op != delete) & ~pl.col("has_after"))
-    )
+    yield UNDECODABLE, "needs an op of insert, delete or replace", op.is_null()
+    lacks_after = (op != delete) & ~pl.col("has_after")
+    yield UNDECODABLE, "an insert or replace needs 'after'", lacks_after
     names = needed(arc.fields, arc.identity)
     if names:
         nameless = pl.all_horizontal(pl.col(frames.BEFORE + n).is_null() for n in names)
-        faults.append((UNDECODABLE, "a delete needs 'before'", (op == delete) & nameless))
+        yield UNDECODABLE, "a delete needs 'before'", (op == delete) & nameless
     at = pl.col(frames.AFTER + arc.event_time)
     what = f"event time {arc.event_time!r}" if arc.event_time in arc.visible else "event time"
-    faults.append((BAD_EVENT_TIME, f"{what} is null", enters & at.is_null()))
+    yield BAD_EVENT_TIME, f"{what} is null", enters & at.is_null()
     outside = enters & ~at.is_between(EARLIEST_MS, LATEST_MS)
-    faults.append((BAD_EVENT_TIME, f"{what} is not in years 1000 to 8999", outside))
+    yield BAD_EVENT_TIME, f"{what} is not in years 1000 to 8999", outside
     for name, kind in arc.fields.items():
         if not kind.optional and name != arc.event_time:
             missing = enters & pl.col(frames.AFTER + name).is_null()
-            faults.append((UNDECODABLE, f"missing field {name!r} (never null)", missing))
+            yield UNDECODABLE, f"missing field {name!r} (never null)", missing
         if name in names:
             missing = (op == delete) & pl.col(frames.BEFORE + name).is_null()
-            faults.append((UNDECODABLE, f"missing identity {name!r} in 'before'", missing))
+            yield UNDECODABLE, f"missing identity {name!r} in 'before'", missing
         if kind.kind in _YEARS:
             for side in (frames.BEFORE, frames.AFTER):
                 beyond = ~pl.col(side + name).is_between(*_YEARS[kind.kind])
-                faults.append((UNDECODABLE, f"{name!r} is not in years 1 to 9999", beyond))
-    first = pl.coalesce(
-        [pl.when(bad.fill_null(False)).then(number) for number, (_, _, bad) in enumerate(faults)]
-    )
-    checked = frame.with_columns(first.alias("__fault"))
-    bad = checked.filter(pl.col("__fault").is_not_null())
-    refused = [
-        Refusal(row, faults[fault][0], faults[fault][1])
-        for row, fault in bad.select(ROW, "__fault").iter_rows()
-    ]
-    good = checked.filter(pl.col("__fault").is_null()) if refused else checked
-    # null out sides that the op does not have
-    sides = [
-        pl.when(op != frames.INSERT).then(pl.col(frames.BEFORE + n)).alias(frames.BEFORE + n)
-        for n in arc.fields
-    ] + [
-        pl.when(op != delete).then(pl.col(frames.AFTER + n)).alias(frames.AFTER + n)
-        for n in arc.fields
-    ]
-    has_before = (pl.col("has_before") & (op != frames.INSERT)).alias("has_before")
-    good = good.with_columns(*sides, has_before).select(list(columns(arc.fields)))
-    return Decoded(good.drop("has_after"), refused)
+                yield UNDECODABLE, f"{name!r} is not in years 1 to 9999", beyond
 
 
 _SHOWN = 60

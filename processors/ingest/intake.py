@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.envelopes.batch import LONGEST_VALUE, ROW, Batch, Decoded, Refusal, check
+from errata.processors.envelopes.batch import LONGEST_VALUE, ROW, Batch, Checks, Decoded, Refusal
 from errata.processors.envelopes.make import make
 from errata.processors.expressions.expression import compile_event_time
 from errata.processors.ingest.identity_index import LONGEST_KEY, Index
@@ -52,7 +52,7 @@ class Intake:
         text = source.event_time
         self.event_time = None if text is None else compile_event_time(text, declared)
         self.envelope = make(source, codec.registry)
-        self.key_encoder = key_encoder(arc)
+        self.checks, self.key_encoder = Checks(arc), key_encoder(arc)
         content = tuple_schema("Tuple", arc.fields)
         self.encoder, self.decoder = Encoder(content), Decoder(content)
 
@@ -71,7 +71,7 @@ class Intake:
             chosen = rows.tolist()
             batch = Batch(*([column[row] for row in chosen] for column in batch))
         decoded = self.envelope.decode(batch)
-        checked = check(self.arc, self._timed(decoded.frame))
+        checked = self.checks(self._timed(decoded.frame))
         refused += Decoded(checked.frame, decoded.refused + checked.refused).with_rows(rows).refused
         frame = split_moves(self.arc, checked.with_rows(rows).frame)
         frame = frame.with_columns(self._keys(self.codec.identities(frame)).alias(KEY))

@@ -15,7 +15,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import read_to_end
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.declare.declarations import Sink
-from errata.processors.envelopes.batch import ROW, Batch, check
+from errata.processors.envelopes.batch import ROW, Batch, Checks
 from errata.processors.envelopes.make import make
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Source
@@ -59,7 +59,7 @@ def sink_content(
                 yield False
                 continue
             decoded = envelope.decode(Batch(records.values, records.keys))
-            revisions = check(shown, decoded.frame).frame.sort(ROW, maintain_order=True)
+            revisions = Checks(shown)(decoded.frame).frame.sort(ROW, maintain_order=True)
             # A record's place decides, as the consumers of the topic see it.
             revisions = revisions.with_row_index("epoch", offset=count).select(parts[0].columns)
             count += revisions.height
