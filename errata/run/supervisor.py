@@ -69,7 +69,7 @@ def network_commands(
     in_working_folder = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if in_working_folder else ["-P"]), "-m", "errata"]
     commands: dict[str, list[str]] = {}
-    for process in processes_of_a_machine(plan, most=os.cpu_count() or 1, apart=apart):
+    for process in processes_of_a_machine(plan, most=usable_processors(), apart=apart):
         command = [*errata, *process.arguments(reference)]
         if process.work is Work.SCOPE:
             commands[process.id] = command
@@ -78,6 +78,13 @@ def network_commands(
         else:
             commands[_unused("spark", commands)] = [*command, *spark]
     return commands
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _unused(name: str, names: Collection[str]) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from errata.observe.port import REFRESH_S
 from errata.run.stopping import OVERDUE
+from errata.run.supervisor import usable_processors
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.settings import TopicSpec
@@ -34,7 +35,7 @@ ROLES = {
     "sweeper": ["sweep", "tape.py"],
     "up": ["up", "tape.py"],
 }
-UP = {"tasks.1", "tasks.2"} if (os.cpu_count() or 1) > 1 else {"tasks"}
+UP = {"tasks.1", "tasks.2"} if usable_processors() > 1 else {"tasks"}
 
 
 class Role:

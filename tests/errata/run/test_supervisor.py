@@ -12,6 +12,7 @@ import pytest
 
 from errata import Network, Stream, tumbling
 from errata.processors.compile.compiler import compile_network
+from errata.run import supervisor as supervisor_module
 from errata.run.supervisor import (
     MOST_QUICK,
     QUICK_S,
@@ -274,7 +275,7 @@ def test_a_scope_named_like_a_shared_process_keeps_a_process_of_its_own(scope: s
 def test_a_process_has_a_part_of_the_partitions_of_every_scope(
     monkeypatch: pytest.MonkeyPatch, processors: int, parts: list[str] | int
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(supervisor_module, "usable_processors", lambda: processors)
     plan = compile_network(counted(Network("upped"), "one", "other")).placed({"prices": 4})
     commands = network_commands("net.py", plan)
     scopes = ["--scope", "ingest.prices", "--scope", "one", "--scope", "other"]
