@@ -91,7 +91,7 @@ class Task:
         """
         self.started = False
         try:
-            yield from self._begin()
+            yield from self._begin_or_retry()
             self.started = True
             yield False
             while True:
@@ -109,7 +109,31 @@ class Task:
         if self.attempt.transactions is not None:
             self.attempt.transactions.close()
 
-    def _begin(self) -> Iterator[bool]:
+    def _begin_or_retry(self) -> Iterator[bool]:
+        """Begin this attempt, unless the end of a transaction of its own is lost meanwhile.
+
+        That hides what it waits for, and only the next attempt ends it.
+
+        Raises:
+            DoubtfulCommitError: If one stays open.
+        """
+        begin, looked_s = self._begin(), monotonic()
+        try:
+            for is_busy in begin:
+                yield is_busy
+                if is_busy or monotonic() < looked_s + lost_records.CHECKED_S:
+                    continue
+                looked_s = monotonic()
+                written = self.view.validator.written(self.name)
+                if self.stays_open.new((yield from self._hidden(written))):
+                    raise DoubtfulCommitError(
+                        f"task {self.name}: a transaction hides what its start waits for, and does "
+                        "not end; start a new attempt"
+                    )
+        finally:
+            begin.close()
+
+    def _begin(self) -> Generator[bool, None, None]:
         """Begin this attempt.
 
         The steps, in this order:

@@ -109,7 +109,7 @@ class Process:
             cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS,
             hands_over=True, run=self._run,
         )  # fmt: skip
-        self._chance = random.Random(str(kind))
+        self._chance, self.waits = random.Random(str(kind)), True
         self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
         self.services: list[Service] = []
@@ -127,11 +127,14 @@ class Process:
         self.turn = 0
 
     def _run(self, call: Callable[[], Any]) -> Iterator[bool]:
-        """Run a call to the brokers; other tasks may work before it is done, and after."""
-        yield from [False] * self._chance.choice((0, 0, 0, 1, 3))
+        """Run a call to the brokers; while brokers are slow, others work before it, and after."""
+        yield from self._late()
         result = call()
-        yield from [False] * self._chance.choice((0, 0, 0, 1, 3))
+        yield from self._late()
         return result
+
+    def _late(self) -> list[bool]:
+        return [False] * self._chance.choice((*[0] * 8, 1, 3)) if self.waits else []
 
     def _ingest(self, kind: Kind, folder: Path) -> None:
         source = self.plan.topology.sources[kind.name]

@@ -69,6 +69,9 @@ class Simulation:
         skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
 
+    waits = True
+    """Whether tasks wait for brokers at times, while others of their process work."""
+
     def __init__(
         self,
         shape: Shape,
@@ -223,6 +226,7 @@ class Simulation:
             for place in list(self.down):
                 self._restart(place)
             for place, process in enumerate(self.processes):
+                process.waits = False  # for brokers: what takes many rounds would pass for rest
                 for turn in range(len(process.actors)):
                     self._advance(place, turn)
             self.now += ROUND_MS * (1 + quiet)
@@ -251,7 +255,9 @@ class Simulation:
         elif old is not None and any(old.folder.iterdir()):
             self.seen[f"lost {kind.what}"] += kind.what != "scope" or kind.beside
         folder.mkdir(exist_ok=True)
-        return Process(kind, self.cluster, self.plan, folder, lambda: self.now)
+        process = Process(kind, self.cluster, self.plan, folder, lambda: self.now)
+        process.waits = self.waits
+        return process
 
     def _restart(self, place: int) -> None:
         del self.down[place]

@@ -86,7 +86,7 @@ class Losing(Simulation):
 
     def _advance_somebody(self) -> None:
         super()._advance_somebody()
-        if self.faults is not None and self.rng.random() < 0.02:
+        if self.faults is not None and self.rng.random() < 0.05:
             self._lose()
 
     def _end(self, place: int, how: str, *, zombie: bool = False) -> None:

@@ -4,6 +4,13 @@ from tests.mutants.mutant import AWAY, LOSING, Mutant
 
 REBUILT = [
     Mutant(
+        "a start waits for ever behind a transaction of its own whose end is lost meanwhile",
+        "processors/tasks/task.py",
+        "if self.stays_open.new((yield from self._hidden(written))):",
+        "if self.stays_open.new({}):",
+        tests="tests/laws/test_lost_records.py",
+    ),
+    Mutant(
         "a reader goes on as if its input had lost nothing",
         "processors/tasks/scope_task.py",
         "if self.report.done < self._rebuilt_above():",

@@ -51,7 +51,8 @@ def up(
     for at, amount in FIGURE:
         cluster.send(TOPIC, partition=0, key=None, value=insert(f"{at}", at, amount))
     cluster.send(TOPIC, partition=0, key=b"k", value=b"\xff")
-    running = Up(tmp_path, environ | {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers})
+    servers = {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    running = Up(tmp_path, environ | servers, "--apart")  # so that requests go over topics
     yield running
     running.process.kill()
     running.process.wait()
@@ -60,7 +61,7 @@ def up(
 def test_a_network_is_watched_revised_and_told_to_take_again_what_it_refused(
     up: Up, told: Callable[..., list[dict]], errata: Errata, cluster: KafkaCluster
 ) -> None:
-    wait_for(lambda: "started tasks" in up.log.read_text(), up)
+    wait_for(lambda: "started sweepers" in up.log.read_text(), up)
 
     def tasks() -> dict[str, dict]:
         return {task["task"]: task for task in told("status", "tape.py")[0]["tasks"]}

@@ -49,11 +49,11 @@ def on_broker(environ: dict[str, str], broker: EmbeddedBroker) -> dict[str, str]
 class Up:
     """`errata up` in a process of its own."""
 
-    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+    def __init__(self, folder: Path, environ: dict[str, str], *options: str) -> None:
         self.log = folder / "up.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "errata", "up", "tape.py"],
+                [sys.executable, "-m", "errata", "up", "tape.py", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
