@@ -17,7 +17,7 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -414,10 +414,19 @@ def proxied_broker(
             yield broker, proxy
 
 
+PORTS = range(20_000, 30_000)
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on, all different."""
-    with ExitStack() as opened:
-        probes = [opened.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """Return ports of 127.0.0.1 that nobody listens on, all different.
+
+    The system does not give them to connections: until a broker listens, one might get it.
+    """
+    found = list[int]()
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
