@@ -186,10 +186,12 @@ class Task:
         Raises:
             LostRecordsError: If the progress topic lacks it.
         """
-        known, unproven = self.view.of(self.name), self.view.unproven.get(self.name, ())
         places = self.view.validator.read(self.name)
         read = partial(self.cluster.note, self.attempt.group, places)
         note = Note.parse((yield from self.shared.run(read)) if places else "")
+        if note.is_newer(self.view.of(self.name), self.plan.deployment.id):
+            yield from self._read_hidden_reports()  # of a newer attempt, which began meanwhile
+        known, unproven = self.view.of(self.name), self.view.unproven.get(self.name, ())
         newest = max((r.attempt for r in unproven if r.attempt < COUNTED), default=0)
         for report in reversed(unproven):
             claims = self.view.validator.claims_too_much(report, before=known)
