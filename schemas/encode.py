@@ -180,7 +180,7 @@ class Encoder:
                 one = pl.DataFrame({field.name: [constants[field.name]]})
                 parts.append(_joined(list(_field(field, one)), 1)[0].as_py())
             elif field.name in encoded and isinstance(field, Nested):
-                parts += _ready(field, frame, encoded[field.name])
+                parts += _nested(field, frame, encoded[field.name])
             else:
                 parts += _field(field, frame)
         records = _joined(parts, len(frame))
@@ -198,28 +198,16 @@ def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part
         yield from _nested(field, frame)
 
 
-def _present(field: Nested, frame: pl.DataFrame) -> pl.Series:
-    """Return in which rows a nested record is present."""
-    if field.null_at is None:
-        return pl.repeat(True, frame.height, eager=True)
-    return frame[field.name].fill_null(False)
-
-
-def _ready(field: Nested, frame: pl.DataFrame, encoded: pl.Series) -> Iterator[Part]:
-    """Encode a nested record whose fields are encoded."""
-    present = _present(field, frame)
+def _nested(field: Nested, frame: pl.DataFrame, encoded: pl.Series | None = None) -> Iterator[Part]:
+    """Encode a nested record; of `encoded` ones only the union's index is missing."""
+    present = pl.repeat(True, frame.height, eager=True)
     if field.null_at is not None:
+        present = frame[field.name].fill_null(False)
         yield branch(present.to_numpy(), field.null_at)
-    nothing = pl.Series([b""], dtype=pl.Binary)
-    yield encoded.zip_with(present, nothing).to_arrow().cast(pa.large_binary())
-
-
-def _nested(field: Nested, frame: pl.DataFrame) -> Iterator[Part]:
-    """Encode a nested record."""
-    present = _present(field, frame)
-    if field.null_at is not None:
-        yield branch(present.to_numpy(), field.null_at)
-    if present.all():
+    if encoded is not None:
+        nothing = pl.Series([b""], dtype=pl.Binary)
+        yield encoded.zip_with(present, nothing).to_arrow().cast(pa.large_binary())
+    elif present.all():
         for leaf in field.leaves:
             yield from _field(leaf, frame)
     elif present.any():

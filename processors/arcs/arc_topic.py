@@ -59,12 +59,12 @@ class ArcCodec:
         self._feeds: dict[TopicPartition, Feeds] = {}
         key = key_schema(arc.name, arc.fields, arc.identity)
         self._keys, self._values = Encoder(key), RevisionCodec(arc.name, arc.fields)
-        self._key_head = framing.head(self.registry.register(f"{self.topic}-key", key))
+        self._key_id = self.registry.register(f"{self.topic}-key", key)
         self._value_id = self.registry.register(f"{self.topic}-value", self._values.schema)
 
     def keys(self, tuples: pl.DataFrame) -> list[bytes]:
         """Return the record keys of tuples: their identity, framed."""
-        return self._keys.encode(tuples, self._key_head)
+        return self._keys.encode(tuples, framing.head(self._key_id))
 
     def values(self, revisions: pl.DataFrame, meta: Meta) -> list[bytes]:
         """Return the record values of revisions."""
@@ -79,7 +79,7 @@ class ArcCodec:
     def encode(self, revisions: pl.DataFrame, meta: Meta) -> tuple[list[bytes], list[bytes]]:
         """Return keys and values of revisions, which may have `IDENTITY_BYTES`."""
         if IDENTITY_BYTES in revisions.columns:
-            keys = list(map(self._key_head.__add__, revisions[IDENTITY_BYTES].to_list()))
+            keys = framing.frame(revisions[IDENTITY_BYTES].to_list(), self._key_id)
         else:
             keys = self.keys(self.identities(revisions))
         return keys, self.values(revisions, meta)
