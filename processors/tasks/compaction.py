@@ -12,6 +12,7 @@ The broker's cleaner keeps the last record of a key, whether or not a report cov
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
@@ -38,28 +39,27 @@ class PendingTombstones:
     """Deletes of one attempt that await a tombstone; each is the last record of its key."""
 
     def __init__(self) -> None:
-        self._epochs: dict[Deleted, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._epochs)
+        self._epochs: defaultdict[tuple[str, int], dict[bytes, int]] = defaultdict(dict)
+        """By arc and partition: the epoch of each key, oldest first."""
 
     def add(self, emission: Emission, keys: list[bytes]) -> None:
         """Add the deletes of an emission, and remove older ones whose keys it writes again.
 
         Args:
-            emission: The committed emission.
+            emission: The committed emission; its epoch is not below that of one before.
             keys: The record key of each of its revisions.
         """
         is_delete = emission.revisions["op"] == frames.DELETE
         touched = is_delete
-        awaited = {pending.key for pending in self._epochs if pending.arc == emission.arc}
-        if awaited:
-            touched |= pl.Series(map(awaited.__contains__, keys), dtype=pl.Boolean)
+        for (arc, partition), epochs in self._epochs.items():
+            if arc == emission.arc and epochs:
+                is_known = pl.Series(map(epochs.__contains__, keys), dtype=pl.Boolean)
+                touched |= is_known & (emission.partitions == partition)
         for row in touched.arg_true():  # few rows: deletes, and rewritten keys
-            pending = Deleted(emission.arc, emission.partitions[row], keys[row])
-            self._epochs.pop(pending, None)
+            epochs = self._epochs[emission.arc, emission.partitions[row]]
+            epochs.pop(keys[row], None)
             if is_delete[row]:
-                self._epochs[pending] = emission.epoch
+                epochs[keys[row]] = emission.epoch
 
     def due(self, passed: Callable[[str, int], int]) -> list[Deleted]:
         """Return the deletes that every reader has passed.
@@ -67,14 +67,20 @@ class PendingTombstones:
         Args:
             passed: Returns the epoch that all readers of an arc's partition have passed.
         """
-        places = {(pending.arc, pending.partition) for pending in self._epochs}
-        upto = {place: passed(*place) for place in places}
-        return [d for d, epoch in self._epochs.items() if epoch <= upto[d.arc, d.partition]]
+        due: list[Deleted] = []
+        for place, epochs in self._epochs.items():
+            if epochs:
+                upto = passed(*place)
+                for key, epoch in epochs.items():
+                    if epoch > upto:
+                        break
+                    due.append(Deleted(*place, key))
+        return due
 
     def remove(self, written: Iterable[Deleted]) -> None:
         """Remove deletes whose tombstone is written."""
-        for pending in written:
-            del self._epochs[pending]
+        for arc, partition, key in written:
+            del self._epochs[arc, partition][key]
 
     def clear(self) -> None:
         """Forget all: a commit of unknown outcome may have rewritten their keys."""
