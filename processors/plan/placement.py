@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 from errata.processors.declare.faults import Fault, NetworkError
@@ -90,10 +91,18 @@ class Placement:
             {name: sources[name]["topic_partitions"] for name in topology.sources},
         )
 
-    def tasks(self, scope: str) -> list[str]:
+    @cached_property
+    def _tasks(self) -> dict[str, Sequence[str]]:
+        """What `tasks` has returned: it is asked at each step of each task."""
+        return {}
+
+    def tasks(self, scope: str) -> Sequence[str]:
         """Return the tasks of a scope, one per partition."""
-        scope_id = ScopeId.parse(scope)
-        return [str(scope_id.task(number)) for number in range(self.task_count(scope_id))]
+        if scope not in self._tasks:
+            scope_id = ScopeId.parse(scope)
+            numbers = range(self.task_count(scope_id))
+            self._tasks[scope] = [str(scope_id.task(number)) for number in numbers]
+        return self._tasks[scope]
 
     def ingest_tasks(self, sources: Iterable[str] | None = None) -> list[str]:
         """Return the tasks that ingest some sources; None for all sources."""
@@ -106,13 +115,20 @@ class Placement:
             return self.topic_partitions[scope.name]
         return self.partitions[self.topology.scopes[scope.name].inputs[0]]
 
-    def writers(self, arc: str, partition: int) -> list[str]:
+    @cached_property
+    def _writers(self) -> dict[tuple[str, int], Sequence[str]]:
+        """What `writers` has returned."""
+        return {}
+
+    def writers(self, arc: str, partition: int) -> Sequence[str]:
         """Return the tasks that may write to one partition of an arc."""
-        topology = self.topology
-        scope = topology.scope_of(arc)
-        if arc in topology.sources or topology.arcs[arc].exchange:
-            return self.tasks(scope)
-        return [str(ScopeId.parse(scope).task(partition))]
+        place = arc, partition
+        if place not in self._writers:
+            scope = self.topology.scope_of(arc)
+            is_any = arc in self.topology.sources or self.topology.arcs[arc].exchange
+            own = [str(ScopeId.parse(scope).task(partition))]
+            self._writers[place] = self.tasks(scope) if is_any else own
+        return self._writers[place]
 
     def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
         """Return the arcs and partitions that a task's output depends on; on Spark, all of them."""

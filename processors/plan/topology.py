@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any, Self
 
@@ -59,6 +59,7 @@ class Source:
     max_ahead_ms: int | None = MAX_AHEAD_MS
 
 
+@cache
 def ingest_scope(source: str) -> str:
     """Return the scope of a source's ingest tasks."""
     return str(ScopeId.of_source(source))
