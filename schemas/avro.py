@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from errata.schemas import by_column
 from errata.schemas.decode import Decoded, Decoder
 from errata.schemas.encode import Encoder
 from errata.schemas.fields import Fields
@@ -120,9 +121,9 @@ class RevisionCodec:
         Raises:
             UnencodableError: If a value does not fit its field.
         """
-        sided = revisions.with_columns(
-            (pl.col("op") != INSERT).alias("before"), (pl.col("op") != DELETE).alias("after")
-        )
+        op = revisions["op"]
+        sides = (op != INSERT).alias("before"), (op != DELETE).alias("after")
+        sided = by_column.beside(revisions, *sides)
         written: dict[str, str | int] = {"task": task, "attempt": attempt}
         written |= {} if epoch is None else {"epoch": epoch}
         known = {"after": sided[AFTER_BYTES]} if AFTER_BYTES in sided.columns else {}
@@ -152,9 +153,11 @@ def as_revisions(decoded: Decoded) -> Decoded:
     """
     op, before, after = (decoded.frame[name].to_numpy() for name in ("op", *_SIDES))
     valid = (before == (op != INSERT)) & (after == (op != DELETE))
+    names = [name for name in decoded.frame.columns if name not in _SIDES]
+    frame = by_column.pick(decoded.frame, names)
     if valid.all():
-        return decoded._replace(frame=decoded.frame.drop(_SIDES))
+        return decoded._replace(frame=frame)
     reason = "op does not match which of before and after are present"
     bad = [(index, reason) for index in decoded.good[~valid].tolist()]
-    frame = decoded.frame.filter(pl.Series(valid)).drop(_SIDES)
+    frame = frame.filter(pl.Series(valid))
     return Decoded(frame, decoded.good[np.flatnonzero(valid)], sorted(decoded.bad + bad))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from errata.schemas import by_column
 from errata.schemas.batch import Batch, Ints, pass_over
 from errata.schemas.errors import ErrataError
 from errata.schemas.layout import Leaf, Nested, Skipped, UnsupportedSchemaError, columns, layout_of
@@ -163,9 +164,7 @@ def _optional(read: Read, field: Leaf | Nested) -> Read:
             part = batch.part(rows)
             series = read(part)
             batch.join(rows, part)
-            spread = pl.Series(np.where(present, np.cumsum(present) - 1, -1))
-            spread = spread.set(pl.Series(~present), None)
-            series = [column.gather(spread) for column in series]
+            series = by_column.spread(series, present)
         return [pl.Series(field.name, present), *series] if shown else series
 
     return read_union

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.schemas import by_column
 from errata.schemas.batch import MAX_RECORD_BYTES, Bits, Ints
 from errata.schemas.errors import ErrataError
 from errata.schemas.layout import Leaf, Nested, Skipped, columns, layout_of
@@ -200,9 +201,10 @@ def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part
 
 def _nested(field: Nested, frame: pl.DataFrame, encoded: pl.Series | None = None) -> Iterator[Part]:
     """Encode a nested record; of `encoded` ones only the union's index is missing."""
-    present = pl.repeat(True, frame.height, eager=True)
+    present = by_column.constant(True, frame.height, pl.Boolean)
     if field.null_at is not None:
-        present = frame[field.name].fill_null(False)
+        present = frame[field.name]
+        present = present.fill_null(False) if present.null_count() else present
         yield branch(present.to_numpy(), field.null_at)
     if encoded is not None:
         nothing = pl.Series([b""], dtype=pl.Binary)
@@ -216,7 +218,7 @@ def _nested(field: Nested, frame: pl.DataFrame, encoded: pl.Series | None = None
 
 def _where(present: pl.Series, field: Nested, frame: pl.DataFrame) -> pa.LargeBinaryArray:
     """Encode a nested record in the rows that have it; it takes no bytes in the others."""
-    rows = frame.select(leaf.name for leaf in field.leaves).filter(present)
+    rows = by_column.kept(by_column.pick(frame, [leaf.name for leaf in field.leaves]), present)
     try:
         encoded = _joined([p for leaf in field.leaves for p in _field(leaf, rows)], rows.height)
     except UnencodableError as error:

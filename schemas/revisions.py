@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from errata.schemas import by_column
 from errata.schemas.fields import Fields
 
 INSERT, DELETE, REPLACE = 0, 1, 2
@@ -41,17 +42,17 @@ def side(revisions: pl.DataFrame, prefix: str, names: Sequence[str]) -> pl.DataF
         >>> side(frame, AFTER, ["x"])["x"].to_list()
         [5]
     """
-    return revisions.select(pl.col(prefix + name).alias(name) for name in names)
+    return by_column.renamed(revisions, {name: prefix + name for name in names})
 
 
 def leaving(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Return the tuples that the revisions remove (by deletes and replaces)."""
-    return side(revisions.filter(pl.col("op") != INSERT), BEFORE, names)
+    return by_column.kept(side(revisions, BEFORE, names), revisions["op"] != INSERT)
 
 
 def entering(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Return the tuples that the revisions add (by inserts and replaces)."""
-    return side(revisions.filter(pl.col("op") != DELETE), AFTER, names)
+    return by_column.kept(side(revisions, AFTER, names), revisions["op"] != DELETE)
 
 
 def between(
@@ -68,13 +69,10 @@ def between(
         has_after: Whether the tuple exists; never null.
     """
     names = before.columns
-    frame = pl.concat(
-        [
-            before.rename({name: BEFORE + name for name in names}),
-            after.rename({name: AFTER + name for name in names}),
-            pl.DataFrame({"b": has_before, "a": has_after}),
-        ],
-        how="horizontal",
+    frame = pl.DataFrame(
+        [before[name].alias(BEFORE + name) for name in names]
+        + [after[name].alias(AFTER + name) for name in names]
+        + [has_before.alias("b"), has_after.alias("a")]
     )
     same = pl.all_horizontal(
         [pl.col("b") & pl.col("a")]
@@ -92,7 +90,8 @@ def between(
     absent = [pl.when("b").then(pl.col(BEFORE + name)).alias(BEFORE + name) for name in names] + [
         pl.when("a").then(pl.col(AFTER + name)).alias(AFTER + name) for name in names
     ]
-    return frame.filter((pl.col("b") | pl.col("a")) & ~same).select(op, *absent)
+    differs = frame.select((pl.col("b") | pl.col("a")) & ~same).to_series()
+    return by_column.kept(frame, differs).select(op, *absent)
 
 
 def replacing(tuples: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -136,7 +135,7 @@ def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) 
     joined = deleted.join(
         inserted, on=list(identity), nulls_equal=True, suffix="@", maintain_order="left"
     )
-    both = pl.repeat(True, joined.height, dtype=pl.Boolean, eager=True)
+    both = by_column.constant(True, joined.height, pl.Boolean)
     after = joined.select(
         pl.col(name if name in identity else name + "@").alias(name) for name in names
     )

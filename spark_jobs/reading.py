@@ -300,7 +300,7 @@ class ArcProgress:
         """Stop reading reports; safe to call twice."""
         self.view.close()
 
-    def writers(self, partition: int) -> list[str]:
+    def writers(self, partition: int) -> Sequence[str]:
         """Return the tasks that write to a partition."""
         return self.view.writers(self.reader.arc.name, partition)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from errata.processors.boxes.replay import merged
+from errata.schemas import by_column
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 
@@ -22,7 +23,8 @@ Integers = npt.NDArray[np.int64]
 
 def times(tuples: pl.DataFrame, arc: Arc) -> Integers:
     """Return the event time of each tuple in ms; a null event time counts as the earliest."""
-    filled: Integers = arc.event_times(tuples).fill_null(EARLIEST_MS).to_numpy()
+    found = arc.event_times(tuples)
+    filled: Integers = (found.fill_null(EARLIEST_MS) if found.null_count() else found).to_numpy()
     return filled
 
 
@@ -35,6 +37,10 @@ def join_keys(names: Sequence[str], arc: Arc) -> list[str]:
     """
     add_constant = not names or any(arc.fields[name].kind == "double" for name in names)
     return [*names, ONE] if add_constant else list(names)
+
+
+def _one(count: int) -> pl.Series:
+    return by_column.constant(1, count, pl.Int32).alias(ONE)
 
 
 class Ranges:
@@ -74,19 +80,29 @@ class Ranges:
         dtypes = {name: arc.fields[name].dtype for name in self._group}
         self._dtypes = pl.Schema(dtypes)
         self._keys = join_keys(self._group, arc)
-        ranges = requested.select(
-            pl.col("from_ms").cast(pl.Int64).clip(lower_bound=from_ms),
-            pl.col("to_ms").cast(pl.Int64),
-            *(pl.col(name).cast(dtype) for name, dtype in dtypes.items()),
-            pl.lit(1).alias(ONE),
-        ).filter(pl.col("from_ms") < pl.col("to_ms"))
-        whole = merged(ranges.select("from_ms", "to_ms"))
+        starts = requested["from_ms"].cast(pl.Int64)
+        if from_ms > EARLIEST_MS:
+            starts = starts.clip(lower_bound=from_ms)
+        ranges = pl.DataFrame(
+            [
+                starts,
+                requested["to_ms"].cast(pl.Int64),
+                *(requested[name].cast(dtype) for name, dtype in dtypes.items()),
+                _one(requested.height),
+            ]
+        )
+        ranges = by_column.kept(ranges, ranges["from_ms"] < ranges["to_ms"])
+        whole = merged(by_column.pick(ranges, ["from_ms", "to_ms"]))
         self._from: Integers = whole["from_ms"].to_numpy()
         self._to: Integers = whole["to_ms"].to_numpy()
         if self._group:
-            self._groups = ranges.select(self._keys).unique().with_row_index("#")
+            self._groups = by_column.pick(ranges, self._keys)
+            if ranges.height > 1:
+                self._groups = self._groups.unique()
+            self._groups = self._groups.with_row_index("@#")
+        if self._group and self._groups.height > 1:
             numbered = ranges.join(self._groups, on=self._keys, nulls_equal=True)
-            self._by_group = merged(numbered.select("from_ms", "to_ms", "#")).sort("from_ms")
+            self._by_group = merged(numbered.select("from_ms", "to_ms", "@#")).sort("from_ms")
 
     def before(self, to_ms: int) -> Ranges:
         """Return these ranges up to an event time."""
@@ -111,24 +127,26 @@ class Ranges:
         rows: Integers = np.arange(count.sum()) + np.repeat(first - count.cumsum() + count, count)
         if not self._group or not len(rows):
             return rows
+        numbers = pl.Series("@row", rows)
+        found = [tuples[name][numbers].cast(dtype) for name, dtype in self._dtypes.items()]
+        if self._groups.height == 1:  # the ranges are all of this group
+            same = [column.eq_missing(self._groups[column.name]) for column in found]
+            return rows[np.logical_and.reduce([each.to_numpy() for each in same])]
+        event_times = pl.Series("@at_ms", at[rows])
         matches = (
-            tuples.select(self._group)[rows]
-            .cast(self._dtypes)
-            .with_columns(
-                pl.Series("row", rows), pl.Series("at_ms", at[rows]), pl.lit(1).alias(ONE)
-            )
+            pl.DataFrame([numbers, event_times, *found, _one(len(rows))])
             .join(self._groups, on=self._keys, nulls_equal=True, maintain_order="left")
-            .select("row", "at_ms", "#")
+            .select("@row", "@at_ms", "@#")
             .join_asof(
                 self._by_group,
-                left_on="at_ms",
+                left_on="@at_ms",
                 right_on="from_ms",
-                by="#",
+                by="@#",
                 check_sortedness=False,  # both are sorted, which polars can't see with `by`
             )
-            .filter(pl.col("at_ms") < pl.col("to_ms"))
+            .filter(pl.col("@at_ms") < pl.col("to_ms"))
         )
-        narrowed: Integers = matches["row"].to_numpy()
+        narrowed: Integers = matches["@row"].to_numpy()
         return narrowed
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 
 from errata.processors.wire.replay import size_of
+from errata.schemas import by_column
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import physical
@@ -238,12 +239,16 @@ class Store:
             raise HistoryRemovedError(self._arc.name, epoch=epoch, floor=self.floor)
         if epoch > self.upto:
             raise NotYetCompleteError(self._arc.name, epoch=epoch, upto=self.upto)
-        parts = [pl.DataFrame(schema=self._schema)]
+        schema = self._schema
+        parts = [pl.DataFrame(schema=schema)]
         for part in self._parts(requested):
             rows = requested.rows(part)
-            found = part[rows].filter(pl.col(EPOCH) <= epoch)
+            if not len(rows):
+                continue
+            found = by_column.rows(part, pl.Series(rows))
+            found = by_column.kept(found, found[EPOCH] <= epoch)
             if found.height:
-                parts.append(found.cast(self._schema))
+                parts.append(by_column.as_schema(found, schema))
                 most_bytes -= size_of(found)
                 if most_bytes < 0:
                     return pl.concat(parts), False
@@ -330,24 +335,27 @@ class Store:
 
     def _changes(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return a frame of revisions as changes in event-time order."""
-        sides = (
-            revisions.filter(pl.col("op") != absent).select(
-                pl.col("epoch").alias(EPOCH),
-                pl.lit(enters).alias(ENTERS),
-                *(pl.col(prefix + name).alias(name) for name in self._arc.fields),
+        schema, op, sides = self._schema, revisions["op"], []
+        for absent, enters, prefix in (
+            (rev.INSERT, False, rev.BEFORE),
+            (rev.DELETE, True, rev.AFTER),
+        ):
+            fields = by_column.renamed(
+                revisions, {name: prefix + name for name in self._arc.fields}
             )
-            for absent, enters, prefix in (
-                (rev.INSERT, False, rev.BEFORE),
-                (rev.DELETE, True, rev.AFTER),
+            side = by_column.beside(
+                fields,
+                revisions["epoch"].alias(EPOCH),
+                by_column.constant(enters, revisions.height, pl.Boolean).alias(ENTERS),
             )
-        )
-        return self._in_order([side.cast(self._schema) for side in sides])
+            sides.append(by_column.as_schema(by_column.kept(side, op != absent), schema))
+        return self._in_order(sides)
 
     def _in_order(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
         return pl.concat(parts).sort(self._arc.event_time)
 
     def _tuples(self, changes: pl.DataFrame) -> pl.DataFrame:
-        return self._alive(changes).select(list(self._arc.fields))
+        return by_column.pick(self._alive(changes), self._arc.fields)
 
     def _alive(self, changes: pl.DataFrame) -> pl.DataFrame:
         """Return the changes by which tuples enter and that no later change removes.
@@ -358,21 +366,23 @@ class Store:
         """
         identity = list(self._arc.identity)
         keys = join_keys(self._arc.identity, self._arc)
-        changes = changes.with_columns(pl.lit(1).alias(ONE))
-        left = (
-            changes.filter(~pl.col(ENTERS)).group_by(keys).agg(pl.col(EPOCH).max().alias("@left"))
-        )
-        alive = changes.filter(ENTERS)
-        if not left.is_empty():  # often there is nothing to join
+        enters = changes[ENTERS]
+        alive = by_column.kept(changes, enters)
+        if alive.height < changes.height:  # often there is nothing to join
+            one = by_column.constant(1, changes.height, pl.Int32).alias(ONE)
+            changes = changes.hstack([one])
+            left = by_column.kept(changes, ~enters)
+            left = left.group_by(keys).agg(pl.col(EPOCH).max().alias("@left"))
+            alive = by_column.kept(changes, enters)
             alive = (
                 alive.join(left, on=keys, how="left", nulls_equal=True)
                 .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
-                .drop("@left")
+                .drop("@left", ONE)
             )
         if alive.height > (alive.n_unique(identity) if identity else 1):
             alive = alive.sort(EPOCH)
             alive = alive.unique(identity, keep="last") if identity else alive.tail(1)
-        return alive.drop(ONE)
+        return alive
 
     def _parts(self, ranges: Ranges) -> Iterator[pl.DataFrame]:
         """Yield the frames that may hold tuples of the ranges."""

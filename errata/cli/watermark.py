@@ -131,7 +131,7 @@ def _print(net: str, source: str | None, *, as_json: bool) -> None:
     )
 
 
-def _tasks(view: View, source: str) -> list[str]:
+def _tasks(view: View, source: str) -> Sequence[str]:
     return view.tasks(ingest_scope(source))
 
 

@@ -469,7 +469,7 @@ class FirstReports:
             known += [view.watermark(peer, upto=self.last) for peer in plan.placement.tasks(name)]
         return max(known)
 
-    def _peers(self, scope: str) -> list[str]:
+    def _peers(self, scope: str) -> Sequence[str]:
         """Return the tasks of a scope in the old version."""
         existed = ScopeId.parse(scope).is_ingest or scope in self.old.plan.topology.scopes
         return self.old.tasks(scope) if existed else []

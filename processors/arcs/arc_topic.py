@@ -15,7 +15,7 @@ from errata.processors.arcs.feeds import Chunk, Cursor, Feeds
 from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import COUNTED
-from errata.schemas import framing
+from errata.schemas import by_column, framing
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.avro import IDENTITY_BYTES, RevisionCodec, key_schema
@@ -147,17 +147,17 @@ class ArcCodec:
         values, offsets = records.values, pl.Series(records.offsets, dtype=pl.Int64)
         if None in values:
             present = [i for i, value in enumerate(values) if value is not None]
-            values, offsets = [values[i] for i in present], offsets.gather(present)
+            values, offsets = [values[i] for i in present], offsets[present]
         if not values:
             return self.empty
         unframed = framing.unframe(values)  # type: ignore[arg-type]
         bodies: Sequence[bytes] = unframed.bodies
         if unframed.only_id != self._value_id:
             indexes = np.flatnonzero(unframed.schema_ids == self._value_id)
-            bodies, offsets = [bodies[i] for i in indexes.tolist()], offsets.gather(indexes)
+            bodies, offsets = [bodies[i] for i in indexes.tolist()], offsets[indexes]
         decoded = self._values.decode_each(bodies)
-        frame = decoded.frame.with_columns(offsets.gather(decoded.good).alias("offset"))
-        return frame.select(self.empty.columns)
+        frame = decoded.frame.hstack([offsets[decoded.good].alias("offset")])
+        return by_column.pick(frame, self.empty.columns)
 
 
 def history(
@@ -240,7 +240,7 @@ class ArcInput:
             self._note_foreign(records, frame)
             if self.watch is not None:
                 self.watch(records, frame)
-            frame = self._possible(frame.filter(pl.col("epoch") > self.done))
+            frame = self._possible(by_column.kept(frame, frame["epoch"] > self.done))
             if frame.height:
                 self.pending.append(frame)
         return count
@@ -254,11 +254,13 @@ class ArcInput:
         writers = view.writers(self.codec.arc.name, self.place.partition)
         foreign = [
             task
-            for task in frame["task"].unique().to_list()
+            for task in by_column.distinct(frame["task"])
             if task not in writers and not view.of(task).committed
         ]
-        uncounted = pl.max_horizontal("attempt", "epoch") >= COUNTED
-        return frame.filter(~(pl.col("task").is_in(foreign) | uncounted))
+        possible = (frame["attempt"] < COUNTED) & (frame["epoch"] < COUNTED)
+        if foreign:
+            possible &= ~frame["task"].is_in(foreign)
+        return by_column.kept(frame, possible)
 
     def _note_foreign(self, records: Records, frame: pl.DataFrame) -> None:
         """Note records that have a value, and are no revisions of the arc."""
@@ -293,7 +295,7 @@ class ArcInput:
         """Return the epochs up to `upto` that have records, oldest first."""
         epochs: set[int] = set()
         for frame in self.pending:
-            epochs.update(frame["epoch"].unique().to_list())
+            epochs.update(by_column.distinct(frame["epoch"]))
         return sorted(epoch for epoch in epochs if epoch <= upto)
 
     def take(self, upto: int) -> pl.DataFrame:
@@ -304,7 +306,7 @@ class ArcInput:
         """
         pending = pl.concat(self.pending) if self.pending else self.codec.empty
         covered = self.view.covered(pending)
-        taken = covered.filter(pl.col("epoch") <= upto)
+        taken = by_column.kept(covered, covered["epoch"] <= upto)
         has_copies = covered.height < pending.height or self._repeats
         if has_copies or self.view.rebuilt(self.codec.arc.name, self.place.partition) >= 0:
             content = [name for name in taken.columns if name != "offset"]
@@ -318,7 +320,7 @@ class ArcInput:
         the next record gets that offset.
         """
         self.done = done
-        left = [frame.filter(pl.col("epoch") > done) for frame in self.pending]
+        left = [by_column.kept(frame, frame["epoch"] > done) for frame in self.pending]
         self.pending = [frame for frame in left if frame.height]
         oldest = [cast(int, frame["offset"].min()) for frame in self.pending]
         _, end = self.view.complete(self.codec.arc.name, self.place.partition)

@@ -15,6 +15,7 @@ from operator import itemgetter
 
 import polars as pl
 
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.avro import tuple_schema
@@ -119,10 +120,7 @@ class Spread:
         """Return the partition of one side of each revision; 0 where the side is absent."""
         is_present = revisions["op"] != absent
         fields = list(self.arc.partition_by)
-        places = self.places(
-            frames.side(revisions.filter(is_present), side, fields)
-            if fields
-            else revisions.filter(is_present)
-        )
+        present = by_column.kept(revisions, is_present)
+        places = self.places(frames.side(present, side, fields) if fields else present)
         result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
         return result.scatter(is_present.arg_true(), places)

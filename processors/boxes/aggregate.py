@@ -43,6 +43,7 @@ from errata.processors.boxes.modes import (
 from errata.processors.boxes.states import ROWS, Result, number_rows
 from errata.processors.declare.faults import Fault
 from errata.processors.windows.time_windows import FOREVER_MS, History
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 
 
@@ -180,17 +181,17 @@ class Aggregate(Windowed):
         dead_letters = self._tuple_dead_letters(tuples, refused, 0) + self._result_dead_letters(
             results, failures, due[ROWS]
         )
-        kept = results.filter(without_failures(failures, results.height))
+        kept = by_column.kept(results, without_failures(failures, results.height))
         return kept, self._live(states, tuples, wm), dead_letters
 
     def _due(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return the states of the windows whose results are due at watermark `wm`."""
-        return states.filter(self._is_due(states, wm))
+        return by_column.kept(states, self._is_due(states, wm))
 
     def _live(self, states: pl.DataFrame, tuples: pl.DataFrame, wm: int) -> Live:
         if self.is_resident:
             return Live(states, tuples)
-        return Live(states.filter(self._is_kept(states, wm)))
+        return Live(by_column.kept(states, self._is_kept(states, wm)))
 
     def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether each state is kept at `wm`: its window is open or closed within the horizon."""
@@ -215,7 +216,7 @@ class Aggregate(Windowed):
         (changes,), names = revisions, list(self.input.fields)
         leaving, entering = frames.leaving(changes, names), frames.entering(changes, names)
         if live.tuples is None:
-            states = live.states.filter(self._is_kept(live.states, wm_before))
+            states = by_column.kept(live.states, self._is_kept(live.states, wm_before))
             run = self.move(leaving, entering, states=states, wm_before=wm_before, wm=wm)
             return (yield from run)
         tuples = self._replaced(live.tuples, pl.concat([leaving, entering]), entering)
@@ -279,7 +280,7 @@ class Aggregate(Windowed):
         redone = closed & self._beyond_reach(keys)
         old, fetched = self._with_known_states(self.empty(keys), states), 0
         if (closed & ~redone).any():
-            fetched_keys = keys.filter(closed & ~redone)
+            fetched_keys = by_column.kept(keys, closed & ~redone)
             last = self.ends(fetched_keys) - 1
 
             def take(results: pl.DataFrame) -> None:
@@ -294,23 +295,25 @@ class Aggregate(Windowed):
                 redone |= closed & (old[ROWS] == 0)
         # 3. tuples leave and enter
         if redone.any():  # their states are computed from a replay, below
-            in_state = ~redone.gather(groups)
+            in_state = ~redone[groups]
             rows, groups = rows.filter(in_state), groups.filter(in_state)
         new = self._moved(old, tuples, rows, groups, leaving.height)
 
         # 4. windows that only close
-        untouched = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
+        untouched = states
+        if not (states.is_empty() or keys.is_empty()):
+            untouched = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
         ends = self.ends(untouched)
         closes = ends.is_between(wm_before, wm, closed="right") & (not self.on_update)
         is_due = self._is_due(keys, wm)
-        closing = untouched.filter(closes)
-        before = pl.concat([self.empty(closing), old.filter(is_due)])
-        after = pl.concat([closing, new.filter(is_due)])
+        closing = by_column.kept(untouched, closes)
+        before = pl.concat([self.empty(closing), by_column.kept(old, is_due)])
+        after = pl.concat([closing, by_column.kept(new, is_due)])
         was_due = self._is_due(before, wm_before)
 
         # 5. replay windows that could not be compensated, and those that are redone
-        inexact = after.filter(~self.exact(after)).select(self.keys)
-        redone_keys = keys.filter(redone)
+        inexact = by_column.pick(by_column.kept(after, ~self.exact(after)), self.keys)
+        redone_keys = by_column.kept(keys, redone)
         replayed = 0
         if inexact.height or redone_keys.height:
             replay = _Replay(self, pl.concat([inexact, redone_keys]), redone_keys, entering)
@@ -330,8 +333,9 @@ class Aggregate(Windowed):
         exists = (after[ROWS] > 0) & without_failures(failures_after, after.height)
         revised = frames.between(results_before, existed, results_after, exists)
         # 7. the states to keep
-        kept = pl.concat([untouched.filter(~closes), new.filter(~is_due), after])
-        kept = kept.filter((kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident))
+        kept = pl.concat([by_column.kept(untouched, ~closes), by_column.kept(new, ~is_due), after])
+        is_kept = (kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident)
+        kept = by_column.kept(kept, is_kept)
         closed_count = int((~was_due & exists).sum())
         counts = {
             "closed": closed_count,
@@ -346,7 +350,7 @@ class Aggregate(Windowed):
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
         """Whether each closed window has no stored result to fetch, so that it must be replayed."""
-        hidden = pl.repeat(self.mode == UPSTREAM, keys.height, dtype=pl.Boolean, eager=True)
+        hidden = by_column.constant(self.mode == UPSTREAM, keys.height, pl.Boolean)
         for filter_box in self.filters:
             hidden |= ~filter_box.passes(keys)
         return hidden
@@ -386,7 +390,9 @@ class _Replay:
         self.after = self._box.with_tuples(self.after, tuples)
         if self.before.height:
             identity = list(self._box.input.identity)
-            known = tuples.join(self._entering, on=identity, how="anti", nulls_equal=True)
+            known = tuples
+            if not (tuples.is_empty() or self._entering.is_empty()):
+                known = tuples.join(self._entering, on=identity, how="anti", nulls_equal=True)
             self.before = self._box.with_tuples(self.before, known)
 
 

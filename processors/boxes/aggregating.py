@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import polars as pl
 
 from errata.processors.boxes.base import (
@@ -25,6 +26,7 @@ from errata.processors.boxes.modes import RESIDENT
 from errata.processors.boxes.states import END, ROWS, START, Result, State, number_rows
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.windows.time_windows import History, Window
+from errata.schemas import by_column
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
 
@@ -92,18 +94,18 @@ class Aggregating(Box):
 
     def initial_states(self, count: int) -> pl.DataFrame:
         """Return the states of empty contents, without their keys."""
-        columns = [pl.repeat(0, count, dtype=pl.Int64, eager=True).alias(ROWS)]
+        parts = [by_column.constant(0, count, pl.Int64).alias(ROWS)]
         for state in self.states:
-            columns += state.init(count)
-        return pl.DataFrame(columns)
+            parts += state.init(count)
+        return pl.DataFrame(parts)
 
     def empty(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Return the states of empty contents."""
-        return keys.select(self.keys).with_columns(self.initial_states(keys.height).get_columns())
+        return by_column.pick(keys, self.keys).hstack(self.initial_states(keys.height))
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
         """Whether a result can be emitted from each state."""
-        exact = pl.repeat(True, states.height, dtype=pl.Boolean, eager=True)
+        exact = by_column.constant(True, states.height, pl.Boolean)
         for state in self.states:
             exact &= state.exact(states)
         return exact
@@ -120,7 +122,7 @@ class Aggregating(Box):
             values, failed_rows = result.emitted(states)
             named.append(values.alias(name))
             failures = {**failed_rows, **failures}
-        return states.with_columns(named).select(list(self.arc.fields)), failures
+        return by_column.pick(by_column.beside(states, *named), self.arc.fields), failures
 
     @property
     def leaves_out(self) -> bool:
@@ -145,19 +147,17 @@ class Aggregating(Box):
         """Apply tuples that enter (sign 1) or leave (-1): tuple rows[i] in state groups[i]."""
         if groups.is_empty():
             return states
-        changes = pl.DataFrame({"g": groups}).group_by("g").agg(pl.len().cast(pl.Int64) * sign)
-        count = states[ROWS].clone()
-        count.scatter(changes["g"], count.gather(changes["g"]) + changes["len"])
-        columns = [count]
+        moved = np.bincount(groups.to_numpy(), minlength=states.height).astype(np.int64)
+        parts = [states[ROWS] + pl.Series(sign * moved)]
         try:
             for state in self.states:
-                columns += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
+                parts += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
         except UserFunctionError as error:
             if error.row is not None:
                 refused_tuple = tuples.select(n for n in self.input.visible if n in tuples.columns)
                 error.add_note(f"tuple {refused_tuple.row(error.row, named=True)}")
             raise
-        return states.with_columns(columns)
+        return by_column.beside(states, *parts)
 
     def _merged(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Return the states of merged contents, row by row, without their keys."""
@@ -220,7 +220,7 @@ class Windowed(Aggregating):
 
     def emit(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return the result tuples of the states, with hidden fields."""
-        return super().emit(states.with_columns(self.ends(states).alias(self.end)))
+        return super().emit(by_column.beside(states, self.ends(states).alias(self.end)))
 
     def no_states(self) -> pl.DataFrame:
         """Return an empty frame of states."""
@@ -242,22 +242,23 @@ class Windowed(Aggregating):
     def with_tuples(self, states: pl.DataFrame, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the states after tuples have entered; tuples of other windows are passed over."""
         spread, rows = self._spread(tuples, self._refused(tuples))
-        found = spread.with_columns(rows.alias("__row")).join(
-            states.select(self.keys).with_row_index("__group"), on=self.keys, nulls_equal=True
-        )
+        if spread.is_empty() or states.is_empty():
+            return states
+        known = by_column.pick(states, self.keys).with_row_index("__group")
+        found = spread.hstack([rows.alias("__row")]).join(known, on=self.keys, nulls_equal=True)
         return self._change(states, tuples, found["__row"], found["__group"], 1)
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
         """Return a result tuple for each state, and by row why a user's function fails."""
-        return super().emitted(states.with_columns(self.ends(states).alias(self.end)))
+        return super().emitted(by_column.beside(states, self.ends(states).alias(self.end)))
 
     def _spread(self, tuples: pl.DataFrame, refused: Failures) -> tuple[pl.DataFrame, pl.Series]:
         """Return the window's key and the tuple's row for each pair of a tuple and its window."""
         rows, starts = self.window.touched(self.input.event_times(tuples))
         if refused:
-            accepted = without_failures(refused, tuples.height).gather(rows)
+            accepted = without_failures(refused, tuples.height)[rows]
             rows, starts = rows.filter(accepted), starts.filter(accepted)
-        groups = [tuples[name].gather(rows) for name in self.by]
+        groups = [tuples[name][rows] for name in self.by]
         return pl.DataFrame([*groups, starts.alias(self.start)]), rows
 
     def accepted(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
@@ -307,7 +308,7 @@ class Windowed(Aggregating):
     def _stored_states(self, results: pl.DataFrame) -> pl.DataFrame:
         """Return the states behind stored results."""
         parts = [part for state in self.states for part in state.recall(results)]
-        return results.select([*self.keys, *self.counted]).with_columns(parts)
+        return by_column.pick(results, [*self.keys, *self.counted]).hstack(parts)
 
     def _among(self, states: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
         return states.join(keys, on=self.keys, how="semi", nulls_equal=True)
@@ -317,14 +318,13 @@ class Windowed(Aggregating):
         if known.is_empty() or states.is_empty():
             return states
         parts = [name for name in states.columns if name not in self.keys]
-        matches = states.select(self.keys).join(
-            known.select([*self.keys, *parts]),
+        matches = by_column.pick(states, self.keys).join(
+            by_column.pick(known, [*self.keys, *parts]),
             on=self.keys,
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
-        is_known = matches[ROWS].is_not_null()
-        return states.with_columns(
-            states[name].zip_with(~is_known, matches[name]) for name in parts
-        )
+        is_unknown = matches[ROWS].is_null()
+        replaced = (states[name].zip_with(is_unknown, matches[name]) for name in parts)
+        return by_column.beside(states, *replaced)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
@@ -105,7 +106,7 @@ def dead_letters_for(arc: str, tuples: pl.DataFrame, failures: Failures) -> list
 
 def without_failures(failures: Failures, height: int) -> pl.Series:
     """Return for each row whether it has no failure."""
-    succeeded = pl.repeat(True, height, dtype=pl.Boolean, eager=True)
+    succeeded = by_column.constant(True, height, pl.Boolean)
     return succeeded.scatter(sorted(failures), False) if failures else succeeded
 
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from errata.processors.boxes.base import Box
 from errata.processors.windows.time_windows import FOREVER_MS
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
@@ -140,6 +141,8 @@ def merged(ranges: pl.DataFrame) -> pl.DataFrame:
     Args:
         ranges: ``from_ms``, ``to_ms``, and the fields of the group.
     """
+    if ranges.height < 2:
+        return ranges
     group = [name for name in ranges.columns if name not in ("from_ms", "to_ms")]
     first = pl.col("@group").min()
     reach = pl.col("to_ms").cum_max().shift().over("@group")
@@ -173,7 +176,7 @@ def without_revised(
     content: pl.DataFrame, arc: Arc, uncommitted: Sequence[pl.DataFrame]
 ) -> pl.DataFrame:
     """Return the tuples that no uncommitted revision has replaced or deleted; see `overlay`."""
-    content = content.select(list(arc.fields))
+    content = by_column.pick(content, arc.fields)
     if not uncommitted:
         return content
     revised = frames.identities(_last(arc, uncommitted), list(arc.identity))

@@ -12,6 +12,7 @@ from errata.processors.aggregates.user_function import UserFunction
 from errata.processors.boxes.base import Failures
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.expressions.expression import Expression
+from errata.schemas import by_column
 from errata.schemas.fields import FieldType
 
 START, END = "window_start", "window_end"
@@ -71,7 +72,7 @@ class State:
             UserFunctionError: If a user's function fails; its `row` is an index in `tuples`.
         """
         if self.condition is not None:
-            passing = self.condition.evaluate(tuples).gather(rows)
+            passing = self.condition.evaluate(tuples)[rows]
             rows, groups = rows.filter(passing), groups.filter(passing)
         values = self._values(tuples, rows)
         step = self.function.accumulate if sign > 0 else self.function.compensate
@@ -85,7 +86,7 @@ class State:
     def _values(self, tuples: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
         return pl.DataFrame(
             [
-                argument.evaluate(tuples).gather(rows).alias(str(number))
+                argument.evaluate(tuples)[rows].alias(str(number))
                 for number, argument in enumerate(self.arguments)
             ]
         )
@@ -185,8 +186,15 @@ def number_rows(frame: pl.DataFrame, names: list[str]) -> tuple[pl.DataFrame, pl
         >>> keys["x"].to_list(), groups.to_list()
         (['a', 'b'], [0, 1, 0])
     """
-    keys = frame.select(names).unique(maintain_order=True).with_row_index("__group")
-    groups = frame.select(names).join(
-        keys, on=names, how="left", nulls_equal=True, maintain_order="left"
+    keyed = by_column.pick(frame, names)
+    if keyed.height < 2:
+        return keyed, by_column.constant(0, keyed.height, pl.UInt32)
+    keys = keyed.unique(maintain_order=True)
+    groups = keyed.join(
+        keys.with_row_index("__group"),
+        on=names,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
     )["__group"]
-    return keys.drop("__group"), groups
+    return keys, groups

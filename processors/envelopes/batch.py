@@ -19,6 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from errata.processors.wire.dead_letter import BAD_EVENT_TIME, UNDECODABLE
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import Fields, FieldType, physical
@@ -74,10 +75,10 @@ class Decoded:
 
     def with_rows(self, rows: npt.NDArray[np.int64]) -> Decoded:
         """Return the batch with row numbers mapped through `rows`, which has one for each row."""
-        places = pl.Series(rows, dtype=pl.Int64).gather(self.frame[ROW])
+        places = pl.Series(rows, dtype=pl.Int64)[self.frame[ROW]]
         return replace(
             self,
-            frame=self.frame.with_columns(places.alias(ROW)),
+            frame=by_column.beside(self.frame, places.alias(ROW)),
             refused=[replace(r, row=int(rows[r.row])) for r in self.refused],
             absent=tuple(rows[list(self.absent)].tolist()),
         )
@@ -123,12 +124,17 @@ def no_revisions(fields: Fields) -> pl.DataFrame:
 
 def with_all_columns(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
     """Return a batch of revisions with all columns; missing ones become null or false."""
-    lacking = [
-        pl.lit(False if name in ("has_before", "has_after") else None, kind).alias(name)
-        for name, kind in columns(fields).items()
-        if name not in frame.columns
-    ]
-    return frame.with_columns(*lacking).select(list(columns(fields)))
+    sides = ("has_before", "has_after")
+    return pl.DataFrame(
+        [
+            frame[name]
+            if name in frame.columns
+            else by_column.constant(False if name in sides else None, frame.height, kind).alias(
+                name
+            )
+            for name, kind in columns(fields).items()
+        ]
+    )
 
 
 def split_nulls(
@@ -167,13 +173,14 @@ class Checks:
             pl.when(bad.fill_null(False)).then(number) for number, (_, _, bad) in enumerate(faults)
         ).alias("__fault")
         # null out sides that the op does not have
-        self._sides = [
-            pl.when(op != absent).then(pl.col(side + name)).alias(side + name)
+        sides = {
+            side + name: pl.when(op != absent).then(pl.col(side + name)).alias(side + name)
             for side, absent in ((frames.BEFORE, frames.INSERT), (frames.AFTER, delete))
             for name in arc.fields
-        ]
-        self._sides.append((pl.col("has_before") & (op != frames.INSERT)).alias("has_before"))
-        self._columns = [name for name in columns(arc.fields) if name != "has_after"]
+        }
+        sides["has_before"] = pl.col("has_before") & (op != frames.INSERT)
+        names = (name for name in columns(arc.fields) if name != "has_after")
+        self._checked = [sides.get(name, pl.col(name)) for name in names]
 
     def __call__(self, frame: pl.DataFrame) -> Decoded:
         """Split off and refuse revisions that the arc can't hold.
@@ -188,7 +195,7 @@ class Checks:
             rows = zip(frame[ROW].filter(bad), fault.filter(bad), strict=True)
             refused = [Refusal(row, *self._texts[number]) for row, number in rows]
             frame = frame.filter(~bad)
-        return Decoded(frame.with_columns(self._sides).select(self._columns), refused)
+        return Decoded(frame.select(self._checked), refused)
 
 
 def _faults(arc: Arc) -> Iterator[tuple[str, str, pl.Expr]]:

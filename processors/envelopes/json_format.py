@@ -42,6 +42,7 @@ from errata.processors.envelopes.connect import (
 )
 from errata.processors.envelopes.texts import decode_utf8, parse, rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
+from errata.schemas import by_column
 from errata.schemas.decode import unscaled
 from errata.schemas.fields import Fields, FieldType
 
@@ -210,8 +211,9 @@ class JsonTuples:
         for name, kind in self.fields.items():
             values = list(map(attrgetter(name), structs))
             if name in self.raw:
-                pieces = pl.Series(list(map(bytes, values)), dtype=pl.Binary)
-                field_count += int((pieces.bin.size() > 0).sum())
+                values = list(map(bytes, values))
+                pieces = pl.Series(values, dtype=pl.Binary)
+                field_count += len(values) - values.count(b"")
                 original, column, hint = self._of_texts(name, kind, pieces)
             else:
                 missing = values.count(UNSET)
@@ -343,7 +345,8 @@ class RevisionReader:
             columns, inside = self.tuples.columns(builder, present, places, prefix=f"{name}.")
             field_count += inside
             builder.columns[f"has_{name}"] = pl.Series(has, dtype=pl.Boolean)
-            builder.columns |= _spread(columns, has, places)
+            whole = by_column.spread(list(columns.values()), has)
+            builder.columns |= zip(columns, whole, strict=True)
         kept = [texts[row] for row in rows.tolist()] if refused else texts
         self.duplicates.check(builder, kept, field_count)
         batch = builder.decoded(rows)
@@ -454,16 +457,3 @@ def is_control_record(text: bytes) -> bool:
     return set(members) == {"ts_ms"} or (
         "id" in members and members.get("status") in ("BEGIN", "END")
     )
-
-
-def _spread(
-    columns: dict[str, pl.Series], has: npt.NDArray[np.bool_], places: Places
-) -> dict[str, pl.Series]:
-    """Extend columns of some records to all records, with null for the others."""
-    if len(places) == len(has):
-        return columns
-    if not len(places):
-        return {name: column.clear(len(has)) for name, column in columns.items()}
-    at = pl.Series(np.where(has, np.cumsum(has) - 1, 0))
-    at = at.set(pl.Series(~has), None)
-    return {name: column.gather(at) for name, column in columns.items()}

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from errata.processors.expressions.expression import compile_event_time
 from errata.processors.ingest.identity_index import LONGEST_KEY, Index
 from errata.processors.plan.topology import Source
 from errata.processors.wire.dead_letter import AHEAD, TOO_LARGE, TOO_OLD, UNKNOWN_IDENTITY
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.avro import AFTER_BYTES, IDENTITY_BYTES, tuple_schema
@@ -74,9 +76,10 @@ class Intake:
         checked = self.checks(self._timed(decoded.frame))
         refused += Decoded(checked.frame, decoded.refused + checked.refused).with_rows(rows).refused
         frame = split_moves(self.arc, checked.with_rows(rows).frame)
-        frame = frame.with_columns(self._keys(self.codec.identities(frame)).alias(KEY))
-        long = frame.filter(pl.col(KEY).bin.size() > LONGEST_KEY)
-        if long.height:
+        frame = frame.hstack([self._keys(self.codec.identities(frame)).alias(KEY)])
+        sizes = frame[KEY].bin.size()
+        if cast(int, sizes.max() or 0) > LONGEST_KEY:
+            long = frame.filter(sizes > LONGEST_KEY)
             need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
             refused += [Refusal(row, TOO_LARGE, need) for row in long[ROW].unique().to_list()]
             frame = frame.filter(~pl.col(ROW).is_in(long[ROW].implode()))
@@ -99,20 +102,20 @@ class Intake:
         """Reconcile a batch with the tuples that the arc holds; see `reconcile`."""
         keys = revisions[KEY].unique().sort()  # sorted keys share pages of the index
         known_keys, contents = index.get(keys.to_list())
-        held = self.decoder.decode(contents).with_columns(
-            pl.Series(KEY, known_keys, dtype=pl.Binary)
-        )
+        held = self.decoder.decode(contents).hstack([pl.Series(KEY, known_keys, dtype=pl.Binary)])
         return reconcile(self.arc, revisions, self._not_expired(held, revisions))
 
     def _not_expired(self, held: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
         """Drop held tuples that are too old for the index to hold, whether it still does or not."""
         if self.reach_ms is None or held.is_empty():
             return held
-        of_held = revisions.select(KEY, NEWEST).join(held.select(KEY), on=KEY, how="semi")
-        oldest = of_held.group_by(KEY).agg(pl.col(NEWEST).min() - self.reach_ms)
-        joined = held.join(oldest, on=KEY, how="left", maintain_order="left")
-        young = self.arc.event_times(joined) >= joined[NEWEST]
-        return held if young.all() else held.filter(young)
+        newest = revisions[NEWEST]
+        if newest.n_unique() > 1:
+            of_held = revisions.select(KEY, NEWEST).join(held.select(KEY), on=KEY, how="semi")
+            first = of_held.group_by(KEY).agg(pl.col(NEWEST).min())
+            newest = held.join(first, on=KEY, how="left", maintain_order="left")[NEWEST]
+        young = self.arc.event_times(held) >= newest[: held.height] - self.reach_ms
+        return by_column.kept(held, young)
 
     def remove_expired(self, index: Index, *, before_ms: int, limit: int) -> None:
         """Remove tuples of an event time before this one from an index.
@@ -142,7 +145,7 @@ class Intake:
         if keys is None:
             keys = self._keys(self.codec.identities(revisions))
         is_there = revisions["op"] != frames.DELETE
-        entering = frames.side(revisions.filter(is_there), frames.AFTER, list(self.arc.fields))
+        entering = frames.entering(revisions, list(self.arc.fields))
         after = self.encoder.series(entering)
         if entering.height < revisions.height:
             after = (
@@ -150,7 +153,7 @@ class Intake:
                 .new_from_index(0, revisions.height)
                 .scatter(is_there.arg_true(), after)
             )
-        return revisions.with_columns(keys.alias(IDENTITY_BYTES), after.alias(AFTER_BYTES))
+        return by_column.beside(revisions, keys.alias(IDENTITY_BYTES), after.alias(AFTER_BYTES))
 
     def change(
         self,
@@ -162,22 +165,21 @@ class Intake:
         resume: int | None,
     ) -> None:
         """Apply revisions to the index, in an open transaction; see `encoded`, `Index.begin`."""
-        at, is_delete = self.arc.event_time, pl.col("op") == frames.DELETE
-        put = revisions.filter(~is_delete).select(
-            IDENTITY_BYTES, AFTER_BYTES, pl.col(frames.AFTER + at).alias(at)
-        )
+        at, is_delete = self.arc.event_time, revisions["op"] == frames.DELETE
+        names = {name: name for name in (IDENTITY_BYTES, AFTER_BYTES)} | {at: frames.AFTER + at}
+        put = by_column.kept(by_column.renamed(revisions, names), ~is_delete)
         put = put.sort(IDENTITY_BYTES)  # sorted keys share pages of the index
         index.begin(
             put=(put[IDENTITY_BYTES].to_list(), put[AFTER_BYTES].to_list()),
             times_ms=self.arc.event_times(put),
-            delete=revisions.filter(is_delete)[IDENTITY_BYTES].to_list(),
+            delete=revisions[IDENTITY_BYTES].filter(is_delete).to_list(),
             done=done,
             positions=positions,
             resume=resume,
         )
 
     def _keys(self, tuples: pl.DataFrame) -> pl.Series:
-        return self.key_encoder.series(tuples.select(self.arc.identity))
+        return self.key_encoder.series(by_column.pick(tuples, self.arc.identity))
 
 
 def key_encoder(arc: Arc) -> Encoder:
@@ -204,9 +206,9 @@ def refuse_ahead(
         return decoded
     written_ms = np.concatenate([np.fromiter(each.times_ms, np.int64) for each in records])
     written_ms = np.where(written_ms > 0, np.minimum(written_ms, now_ms), now_ms)  # <= 0: unknown
-    latest_ms = pl.Series(written_ms + source.max_ahead_ms).gather(decoded.frame[ROW])
+    latest_ms = pl.Series(written_ms + source.max_ahead_ms)[decoded.frame[ROW]]
     at = decoded.frame[frames.AFTER + source.arc.event_time]
-    ahead = (at > latest_ms).fill_null(False)
+    ahead = at > latest_ms
     if not ahead.any():
         return decoded
     bad = decoded.frame.select(ROW).with_columns(
@@ -285,16 +287,17 @@ def reconcile(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Reconcil
     if fresh.is_empty():
         return rest_reconciled
     refused = rest_reconciled.refused
-    old = fresh.select(_is_old(arc, pl.col(frames.AFTER + arc.event_time))).to_series()
-    if old.any():
-        refused = pl.concat([_too_old(arc, fresh.filter(old)), refused])
-        fresh = fresh.filter(~old)
+    if arc.keep_ms is not None:
+        old = fresh[frames.AFTER + arc.event_time] < fresh[NEWEST] - arc.keep_ms
+        if old.any():
+            refused = pl.concat([_too_old(arc, fresh.filter(old)), refused])
+            fresh = fresh.filter(~old)
     at = fresh[frames.AFTER + arc.event_time]
     counts = Counter(rest_reconciled.counts)
     counts.update(inserted=fresh.height, late=int((at < fresh[NEWEST]).sum()))
     newest: int | None = pl.Series([at.max(), rest_reconciled.newest_ms]).max()  # type: ignore[assignment]
     return Reconciled(
-        pl.concat([fresh.select(list(frames.schema(arc.fields))), rest_reconciled.revisions]),
+        pl.concat([by_column.pick(fresh, frames.schema(arc.fields)), rest_reconciled.revisions]),
         pl.concat([fresh[KEY], rest_reconciled.keys]),
         refused,
         newest,
@@ -307,20 +310,24 @@ def _split_fresh(revisions: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFr
 
     In most feeds these are nearly all records, and they need no reconciling.
     """
-    is_fresh = (revisions["op"] == frames.INSERT) & ~revisions[KEY].is_duplicated()
+    is_fresh, keys = revisions["op"] == frames.INSERT, revisions[KEY]
+    if keys.n_unique() < len(keys):
+        is_fresh &= ~keys.is_duplicated()
     if held.height:
-        is_fresh &= ~revisions[KEY].is_in(held[KEY].implode())
+        is_fresh &= ~keys.is_in(held[KEY].implode())
     if revisions["moved"].any():
         is_fresh &= ~revisions[ROW].is_in(revisions.filter("moved")[ROW].implode())
-    return revisions.filter(is_fresh), revisions.filter(~is_fresh)
+    return by_column.kept(revisions, is_fresh), by_column.kept(revisions, ~is_fresh)
 
 
 def _reconcile_any(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Reconciled:
     """Return the net changes of any batch: the general case of `reconcile`."""
+    if revisions.is_empty():
+        none, keys = frames.none(arc.fields), pl.Series(KEY, [], dtype=pl.Binary)
+        return Reconciled(none, keys, _too_old(arc, revisions), None, {})
     names = list(arc.fields)
-    known = held.rename({name: f"held.{name}" for name in names}).with_columns(
-        pl.lit(True).alias("held")
-    )
+    known = by_column.renamed(held, {f"held.{name}": name for name in names} | {KEY: KEY})
+    known = known.hstack([by_column.constant(True, held.height, pl.Boolean).alias("held")])
     rows = revisions.join(known, on=KEY, how="left", maintain_order="left").with_columns(
         pl.col("held").fill_null(False)
     )
@@ -331,10 +338,11 @@ def _reconcile_any(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Rec
     rows = rows.with_columns((entering | leaving).fill_null(False).alias("old"))
     if rows["moved"].any():  # both halves of a record are accepted, or neither
         rows = rows.with_columns(pl.col("old").any().over(ROW))
-    too_old = rows.filter("old")
-    rows = _with_history(rows.filter(~pl.col("old")), names)
-    unknown = rows.filter(~pl.col("alive") & (pl.col("op") != frames.INSERT) & ~pl.col("moved"))
-    rows = rows.filter(pl.col("alive") | (pl.col("op") == frames.INSERT))
+    too_old = by_column.kept(rows, rows["old"])
+    rows = _with_history(by_column.kept(rows, ~rows["old"]), names)
+    stays = rows["alive"] | (rows["op"] == frames.INSERT)
+    unknown = by_column.kept(rows, ~(stays | rows["moved"]))
+    rows = by_column.kept(rows, stays)
 
     same = pl.all_horizontal(
         pl.col(frames.AFTER + name).eq_missing(pl.col("was." + name)) for name in names
@@ -353,13 +361,13 @@ def _reconcile_any(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Rec
         (~alive & (op == frames.INSERT) & (pl.col(at) < pl.col(NEWEST))).sum().alias("late"),
     ).row(0, named=True)
 
-    last = rows.unique(subset=KEY, keep="last", maintain_order=True)
-    before = last.select(pl.col(f"held.{name}").alias(name) for name in names)
-    after = frames.side(last, frames.AFTER, names)
+    last = rows
+    if rows[KEY].n_unique() < rows.height:
+        last = rows.unique(subset=KEY, keep="last", maintain_order=True)
     net = frames.between(
-        before.with_columns(last[KEY]),
+        by_column.renamed(last, {name: f"held.{name}" for name in names} | {KEY: KEY}),
         last["held"],
-        after.with_columns(last[KEY]),
+        by_column.renamed(last, {name: frames.AFTER + name for name in names} | {KEY: KEY}),
         last["op"] != frames.DELETE,
     )
     keys = net.select(pl.coalesce(frames.AFTER + KEY, frames.BEFORE + KEY).alias(KEY))[KEY]
@@ -384,10 +392,10 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     a delete ends it, a replace changes only its values.
     """
     held = [pl.col(f"held.{name}").alias(f"was.{name}") for name in names]
+    if rows[KEY].n_unique() == rows.height:
+        return rows.with_columns(pl.col("held").alias("alive"), *held)
     repeated = rows[KEY].is_duplicated()
     single = rows.filter(~repeated).with_columns(pl.col("held").alias("alive"), *held)
-    if not repeated.any():
-        return single
     rows = rows.filter(repeated)
     op = pl.col("op")
     alive = pl.when(op == frames.INSERT).then(True).when(op == frames.DELETE).then(False)
@@ -418,6 +426,8 @@ def _too_old(arc: Arc, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refusal(rows: pl.DataFrame, reason: str, detail: pl.Expr) -> pl.DataFrame:
+    if rows.is_empty():
+        return pl.DataFrame(schema={ROW: pl.Int64, "reason": pl.String, "detail": pl.String})
     return rows.select(ROW, pl.lit(reason).alias("reason"), detail.alias("detail"))
 
 
@@ -427,6 +437,10 @@ def split_moves(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
     The delete's row is marked ``moved``: if the arc does not hold it, the insert still counts.
     """
     names = list(arc.fields)
+    stays = by_column.constant(False, revisions.height, pl.Boolean).alias("moved")
+    revisions = by_column.beside(revisions, stays)
+    if not (revisions["op"] == frames.REPLACE).any():
+        return revisions
     moves = (
         (pl.col("op") == frames.REPLACE)
         & pl.col("has_before")
@@ -436,7 +450,6 @@ def split_moves(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
             for name in arc.identity
         )
     )
-    revisions = revisions.with_columns(pl.lit(False).alias("moved"))
     moved = revisions.filter(moves)
     if moved.is_empty():
         return revisions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,7 @@ from errata.processors.wire.plan_records import (
 )
 from errata.processors.wire.report import FOREVER, IDLE, MOST_PAIRS, NEVER, Report
 from errata.processors.wire.task_id import TaskId
-from errata.schemas import framing
+from errata.schemas import by_column, framing
 from errata.topics import names
 from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition, catch_up
 from errata.topics.transactions import TIMEOUT_S
@@ -222,11 +222,11 @@ class View:
         """Return the largest epoch that any ingest task has reported; -1 before the first."""
         return max(self.of(task).done for task in self.plan.placement.ingest_tasks())
 
-    def tasks(self, scope: str) -> list[str]:
+    def tasks(self, scope: str) -> Sequence[str]:
         """Return the tasks of a scope, one per partition."""
         return self.plan.placement.tasks(scope)
 
-    def writers(self, arc: str, partition: int) -> list[str]:
+    def writers(self, arc: str, partition: int) -> Sequence[str]:
         """Return the tasks that may write to one partition of an arc."""
         return self.plan.placement.writers(arc, partition)
 
@@ -238,7 +238,7 @@ class View:
 
     def covered(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions that a report of their task covers; copies stay."""
-        return covered(revisions, self.committed(revisions["task"].unique()))
+        return covered(revisions, self.committed(by_column.distinct(revisions["task"])))
 
     # ---------------------------------------------------------------- frontiers
 
@@ -321,11 +321,13 @@ def covered(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]])
     """
     if revisions.is_empty():
         return revisions
+    tasks, attempts = revisions["task"], revisions["attempt"]
+    if tasks.n_unique() == attempts.n_unique() == 1:
+        upto = committed.get(tasks[0], {}).get(attempts[0], NEVER)
+        return by_column.kept(revisions, revisions["epoch"] <= upto)
     writers = revisions.select("task", "attempt").unique()
     last = [committed.get(task, {}).get(attempt, NEVER) for task, attempt in writers.iter_rows()]
     known = writers.with_columns(pl.Series("__last", last, dtype=pl.Int64))
-    if len(last) == 1:
-        return revisions.filter(pl.col("epoch") <= last[0])
     return (
         revisions.join(known, on=["task", "attempt"], how="left", maintain_order="left")
         .filter(pl.col("epoch") <= pl.col("__last"))

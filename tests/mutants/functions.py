@@ -39,8 +39,8 @@ FUNCTIONS = [
     Mutant(
         "a filtered function lets tuples leave that never entered",
         "processors/boxes/states.py",
-        "passing = self.condition.evaluate(tuples).gather(rows)",
-        "passing = self.condition.evaluate(tuples).gather(rows) | (sign < 0)",
+        "passing = self.condition.evaluate(tuples)[rows]",
+        "passing = self.condition.evaluate(tuples)[rows] | (sign < 0)",
         network=RANDOM,
     ),
     Mutant(

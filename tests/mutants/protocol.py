@@ -12,8 +12,8 @@ PROTOCOL = [
     Mutant(
         "a maximum that is lowered while its window is open is not replayed",
         "processors/boxes/aggregate.py",
-        "inexact = after.filter(~self.exact(after)).select(self.keys)",
-        "inexact = after.filter(~self.exact(after) & was_due).select(self.keys)",
+        "inexact = by_column.pick(by_column.kept(after, ~self.exact(after)), self.keys)",
+        "inexact = by_column.pick(by_column.kept(after, ~self.exact(after) & was_due), self.keys)",
         network=RANDOM,
     ),
     Mutant(
@@ -68,7 +68,7 @@ PROTOCOL = [
     Mutant(
         "a lone writer's records count as committed without a report",
         "processors/reports/progress_view.py",
-        'return revisions.filter(pl.col("epoch") <= last[0])',
+        'return by_column.kept(revisions, revisions["epoch"] <= upto)',
         "return revisions",
     ),
     Mutant(

@@ -111,9 +111,23 @@ ROBUST = [
     Mutant(
         "a trade of 2099 moves the watermark",
         "processors/ingest/intake.py",
-        "ahead = (at > latest_ms).fill_null(False)",
-        "ahead = (at > latest_ms + (1 << 50)).fill_null(False)",
+        "ahead = at > latest_ms",
+        "ahead = at > latest_ms + (1 << 50)",
         tests="tests/processors/ingest/test_max_ahead.py",
+    ),
+    Mutant(
+        "a key that was written again still gets the tombstone of its delete",
+        "processors/tasks/compaction.py",
+        "touched |= is_known & (emission.partitions == partition)",
+        "touched |= is_known & (emission.partitions != partition)",
+        tests="tests/processors/tasks/test_compaction.py",
+    ),
+    Mutant(
+        "a request for one group gets the tuples of all groups",
+        "sweepers/ranges.py",
+        "return rows[np.logical_and.reduce([each.to_numpy() for each in same])]",
+        "return rows",
+        tests="tests/sweepers/test_store.py",
     ),
     Mutant(
         "records are deleted before all readers have passed them",
