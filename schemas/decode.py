@@ -11,9 +11,10 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from errata.schemas import by_column
+from errata.schemas import by_column, few
 from errata.schemas.batch import Batch, Ints, pass_over
 from errata.schemas.errors import ErrataError
+from errata.schemas.few import Few
 from errata.schemas.layout import Leaf, Nested, Skipped, UnsupportedSchemaError, columns, layout_of
 
 Read = Callable[[Batch], list[pl.Series]]
@@ -87,6 +88,7 @@ class Decoder:
         if not self.columns and wanted is None:
             raise UnsupportedSchemaError("", "needs a field to decode")
         self._reads = [_reader(field) for field in self.layout]
+        self._few = Few.of(self.layout)
 
     def decode(self, bodies: Sequence[bytes]) -> pl.DataFrame:
         """Return a row for each record.
@@ -100,6 +102,10 @@ class Decoder:
         """Return the valid records, and the index and reason of each bad one."""
         if not bodies:
             return Decoded(pl.DataFrame(schema=self.columns), np.empty(0, np.int64), [])
+        if len(bodies) <= few.RECORDS and self._few is not None:
+            found = self._few.decode(bodies)
+            if found is not None:
+                return Decoded(found, np.arange(len(bodies)), [])
         batch = Batch.of(bodies)
         series = [column for read in self._reads for column in read(batch)]
         batch.refuse(batch.at < batch.ends, "bytes are left over after the last field")

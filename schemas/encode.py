@@ -17,9 +17,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.schemas import by_column
+from errata.schemas import by_column, few
 from errata.schemas.batch import MAX_RECORD_BYTES, Bits, Ints
 from errata.schemas.errors import ErrataError
+from errata.schemas.few import Few
 from errata.schemas.layout import Leaf, Nested, Skipped, columns, layout_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -145,6 +146,7 @@ class Encoder:
     def __init__(self, schema: object) -> None:
         self.layout = layout_of(schema)
         self.columns = columns(self.layout)
+        self._few = Few.of(self.layout)
 
     def encode(
         self, frame: pl.DataFrame, head: bytes = b"", /, **constants: str | int | float | bool
@@ -175,6 +177,10 @@ class Encoder:
         """
         if not len(frame):
             return pl.Series(dtype=pl.Binary)
+        if len(frame) <= few.RECORDS and self._few is not None:
+            records = self._few.encode(frame, head, constants)
+            if records is not None:
+                return pl.Series(records, dtype=pl.Binary)
         parts: list[Part] = [head]
         for field in self.layout:
             if field.name in constants:
@@ -184,11 +190,11 @@ class Encoder:
                 parts += _nested(field, frame, encoded[field.name])
             else:
                 parts += _field(field, frame)
-        records = _joined(parts, len(frame))
-        long = np.flatnonzero(np.diff(_offsets(records)) > MAX_RECORD_BYTES + len(head))
+        joined = _joined(parts, len(frame))
+        long = np.flatnonzero(np.diff(_offsets(joined)) > MAX_RECORD_BYTES + len(head))
         if len(long):
             raise UnencodableError(int(long[0]), "", f"takes more than {MAX_RECORD_BYTES} bytes")
-        return pl.Series(records)
+        return pl.Series(joined)
 
 
 def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part]:

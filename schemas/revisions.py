@@ -102,6 +102,8 @@ def replacing(tuples: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 def identities(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
     """Return the identity of each revision, from whichever side it has."""
+    if not (revisions["op"] == DELETE).any():
+        return side(revisions, AFTER, identity)
     return revisions.select(
         pl.when(pl.col("op") == DELETE)
         .then(pl.col(BEFORE + name))

@@ -122,5 +122,7 @@ class Spread:
         fields = list(self.arc.partition_by)
         present = by_column.kept(revisions, is_present)
         places = self.places(frames.side(present, side, fields) if fields else present)
-        result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
+        if present.height == revisions.height:
+            return places
+        result = by_column.constant(0, revisions.height, pl.Int32)
         return result.scatter(is_present.arg_true(), places)

@@ -460,18 +460,19 @@ def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFr
         [2, 1]
     """
     identity = list(arc.identity)
-    keys = pl.concat([before.select(identity), after.select(identity)])
+    keys = pl.concat([by_column.pick(each, identity) for each in (before, after)])
     keys = keys.unique(maintain_order=True)
 
     def side(tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+        present = by_column.constant(True, tuples.height, pl.Boolean).alias("@present")
         joined = keys.join(
-            tuples.with_columns(pl.lit(True).alias("@present")),
+            by_column.beside(tuples, present),
             on=identity,
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
-        return joined.select(list(arc.fields)), joined["@present"].fill_null(False)
+        return by_column.pick(joined, arc.fields), joined["@present"].fill_null(False)
 
     return frames.between(*side(before), *side(after))
 

@@ -32,6 +32,7 @@ from errata.processors.boxes.base import (
 )
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
@@ -164,9 +165,11 @@ class Join(Box):
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Return the pairs."""
         one, other = (
-            tuples.select(
-                *(pl.col(name).alias(side.column(name)) for name in side.arc.fields),
-                side.arc.event_times(tuples).alias(side.column("@time")),
+            pl.DataFrame(
+                [
+                    *(tuples[name].alias(side.column(name)) for name in side.arc.fields),
+                    side.arc.event_times(tuples).alias(side.column("@time")),
+                ]
             )
             for side, tuples in zip(self.sides, (left, right), strict=True)
         )
@@ -177,8 +180,8 @@ class Join(Box):
             how="left" if self.is_left else "inner",
             coalesce=False,
         )
-        unqualified = {name: pl.col(column).alias(name) for name, column in self.columns.items()}
-        pairs = matches.with_columns(unqualified[name] for name in self._unqualified)
+        unqualified = (matches[self.columns[name]].alias(name) for name in self._unqualified)
+        pairs = by_column.beside(matches, *unqualified)
         computed = {
             name: expression.evaluate(pairs).alias(name)
             for name, expression in self.expressions.items()
@@ -220,7 +223,7 @@ class Join(Box):
         keys = self._touched(changes)
         answers = yield Need(INPUTS, keys.with_columns(from_ms=-FOREVER_MS, to_ms=FOREVER_MS))
         current = [
-            tuples.select(list(side.arc.fields)).join(
+            by_column.pick(tuples, side.arc.fields).join(
                 keys, left_on=list(key_fields), right_on=list(self.on), how="semi", nulls_equal=True
             )
             for side, key_fields, tuples in zip(self.sides, self.keys, answers, strict=True)

@@ -22,6 +22,7 @@ from errata.processors.boxes.base import (
 )
 from errata.processors.expressions.expression import Expression
 from errata.processors.expressions.opaque import Call
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
@@ -81,12 +82,12 @@ class Map(Stateless):
 
     def _evaluated(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, Failures]:
         """Return the output tuples, whether each one is kept, and by row why one failed."""
-        columns, failures = [], dict[int, str]()
+        computed, failures = [], dict[int, str]()
         for name, expression in self.expressions.items():
             values, failed_rows = expression.evaluate_with_failures(tuples)
-            columns.append(values.alias(name))
+            computed.append(values.alias(name))
             failures = {**failed_rows, **failures}
-        results = tuples.with_columns(columns).select(list(self.arc.fields))
+        results = by_column.pick(by_column.beside(tuples, *computed), self.arc.fields)
         kept = without_failures(failures, tuples.height)
         if self.moves_event_time:
             kept &= results[self.arc.event_time].is_not_null()
@@ -97,7 +98,7 @@ class Map(Stateless):
         (tuples,) = inputs
         results, kept, failures = self._evaluated(tuples)
         refused = dead_letters_for(self.input, tuples, failures)
-        return (results if kept.all() else results.filter(kept)), refused
+        return by_column.kept(results, kept), refused
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the revisions of the output, and what users' functions fail for."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
@@ -64,7 +65,7 @@ class Union(Stateless):
         """Return the net revisions of the output, from those of all inputs in order."""
         columns = list(frames.schema(self.arc.fields))
         changed = [
-            self._tagged(frame, name).select(columns)
+            by_column.pick(self._tagged(frame, name), columns)
             for name, frame in zip(self.inputs, revisions, strict=True)
             if frame.height
         ]

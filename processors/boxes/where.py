@@ -21,6 +21,7 @@ from errata.processors.boxes.base import (
     without_failures,
 )
 from errata.processors.expressions.expression import Expression
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
@@ -102,7 +103,7 @@ class Where(Stateless):
         """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
         passed, failures = self._evaluated(tuples)
-        return tuples.filter(passed), dead_letters_for(self.input, tuples, failures)
+        return by_column.kept(tuples, passed), dead_letters_for(self.input, tuples, failures)
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the revisions of the output, and what users' functions fail for."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
-from operator import attrgetter, is_
+from operator import add, attrgetter, is_, methodcaller
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -407,6 +407,7 @@ class DuplicateFields:
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, or one that does not end: else each quote would be tried, up to the end."""
+_BRACKETS, _BRACES = methodcaller("count", b"["), methodcaller("count", b"{")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -419,9 +420,10 @@ def too_deep(texts: Sequence[bytes]) -> list[int]:
     """
     if max(map(len, texts), default=0) <= MAX_NESTING:
         return []
-    opened = decode_utf8(pl.Series(texts, dtype=pl.Binary)).str.count_matches(r"[\[{]")
-    suspects = (opened > MAX_NESTING).fill_null(True).arg_true()  # null: not UTF-8
-    return [row for row in suspects.to_list() if _nesting(texts[row]) > MAX_NESTING]
+    counts = map(add, map(_BRACKETS, texts), map(_BRACES, texts))
+    opened = np.fromiter(counts, np.int64, len(texts))
+    suspects = np.flatnonzero(opened > MAX_NESTING).tolist()
+    return [row for row in suspects if _nesting(texts[row]) > MAX_NESTING]
 
 
 def _nesting(text: bytes) -> int:

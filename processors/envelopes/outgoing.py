@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from errata.processors.plan.arc_name import owner_of
-from errata.schemas import framing
+from errata.schemas import by_column, framing
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc, visible
 from errata.schemas.avro import key_schema, namespace, revision_schema, tuple_schema
@@ -92,7 +92,7 @@ class Outgoing:
             tuples = frames.side(visible_revisions, frames.AFTER, self.arc.visible)
             is_present = visible_revisions["op"] != frames.DELETE
             values = np.full(len(keys), None, object)
-            values[~is_delete] = self._values(tuples.filter(is_present))
+            values[~is_delete] = self._values(by_column.kept(tuples, is_present))
             return keys, values.tolist()
         encoded: list[bytes | None] = list(
             self._values(self._sided(visible_revisions, epoch, time_ms))
@@ -103,10 +103,9 @@ class Outgoing:
 
     def _sided(self, revisions: pl.DataFrame, epoch: int, time_ms: int) -> pl.DataFrame:
         """Return revisions with the further fields of the envelope."""
-        frame = revisions.with_columns(
-            (pl.col("op") != frames.INSERT).alias("before"),
-            (pl.col("op") != frames.DELETE).alias("after"),
-        )
+        op = revisions["op"]
+        sides = (op != frames.INSERT).alias("before"), (op != frames.DELETE).alias("after")
+        frame = by_column.beside(revisions, *sides)
         if self.envelope == "native":
             return frame
         source = {"connector": _CONNECTOR, "name": self.topic, "table": self.name, "epoch": epoch}

@@ -105,7 +105,8 @@ def _within(values: pl.Series, most: int) -> pl.Series:
 
 
 def _where(condition: pl.Series, values: pl.Series) -> pl.Series:
-    return values.zip_with(condition.fill_null(False), values.clear(1))
+    known = condition.fill_null(False) if condition.null_count() else condition
+    return values.zip_with(known, values.clear(1))
 
 
 def _string(texts: pl.Series, kind: FieldType) -> pl.Series:

@@ -42,6 +42,7 @@ from errata.processors.wire.report import (
     Floor,
 )
 from errata.processors.wire.task_id import ScopeId
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
@@ -294,8 +295,9 @@ class IngestTask(Task):
             decoded = self.intake.decode(values, keys)
             decoded = refuse_ahead(decoded, self.source, held, now_ms=now)
             if self.held_tuples is not None:
-                newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
-                reconciled = self.held_tuples.reconcile(decoded.frame.with_columns(newest))
+                newest = by_column.constant(self.newest_ms, decoded.frame.height, pl.Int64)
+                revisions = by_column.beside(decoded.frame, newest.alias(NEWEST))
+                reconciled = self.held_tuples.reconcile(revisions)
                 emissions = self.held_tuples.change(
                     reconciled,
                     epoch=epoch,

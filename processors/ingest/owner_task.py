@@ -31,6 +31,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import FOR_REGISTRY, FOR_ROOM
 from errata.processors.wire.task_id import ScopeId
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.topics.cluster import TopicPartition
 from errata.topics.registry import RegistryAwayError
@@ -125,9 +126,7 @@ class OwnerTask(Task):
             self.wait(str(error), FOR_REGISTRY if is_away else FOR_ROOM)
             yield False
             return
-        refusals = reconciled.refused.select(
-            rows.gather(reconciled.refused[ROW]), "reason", "detail"
-        )
+        refusals = by_column.beside(reconciled.refused, rows[reconciled.refused[ROW]])
         refused += [Refusal(*row) for row in refusals.unique(ROW, keep="first").iter_rows()]
         dead_letters = dead_letters_of_records(
             self.shared,
@@ -168,10 +167,11 @@ class OwnerTask(Task):
         """
         decoded = self.intake.decode(passed["value"].to_list(), passed["key"].to_list())
         places = owners(decoded.frame, self.plan.placement.partitions[self.codec.arc.name])
-        own = decoded.frame.filter(places == self.partition)
+        own = by_column.kept(decoded.frame, places == self.partition)
         rows = own[ROW]
-        revisions = own.with_columns(
-            pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW),
-            passed[NEWEST_MS].gather(rows).alias(NEWEST),
+        revisions = by_column.beside(
+            own,
+            pl.int_range(own.height, dtype=pl.Int64, eager=True).alias(ROW),
+            passed[NEWEST_MS][rows].alias(NEWEST),
         )
         return rows, revisions, decoded.refused

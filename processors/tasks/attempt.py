@@ -18,7 +18,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
 from errata.processors.wire.report import INTERVAL_MS, Note, Report
 from errata.processors.wire.task_id import TaskId
-from errata.schemas import framing
+from errata.schemas import by_column, framing
 from errata.topics import names
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
 
@@ -227,7 +227,7 @@ class Attempt:
         keys, values = codec.encode(emission.revisions, meta)
         partitions = emission.partitions.to_list()
         transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
-        for partition in emission.partitions.unique().to_list():
+        for partition in by_column.distinct(emission.partitions):
             epochs[TopicPartition(codec.topic, partition)] = emission.epoch
         return Written(emission, keys, values)
 

@@ -55,6 +55,8 @@ class PendingTombstones:
             if arc == emission.arc and epochs:
                 is_known = pl.Series(map(epochs.__contains__, keys), dtype=pl.Boolean)
                 touched |= is_known & (emission.partitions == partition)
+        if not touched.any():
+            return
         for row in touched.arg_true():  # few rows: deletes, and rewritten keys
             epochs = self._epochs[emission.arc, emission.partitions[row]]
             epochs.pop(keys[row], None)

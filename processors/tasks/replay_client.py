@@ -23,6 +23,7 @@ from errata.processors.boxes.replay import ReplayQuery, merged
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.processors.wire.replay import BlockError, Reply, Request, Requester, pack, unpack
+from errata.schemas import by_column
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields, physical
@@ -93,9 +94,12 @@ class Gathered:
             self.query.take(tuples)
         else:
             self.parts.append(tuples)
-        rest = self.left[:covered].filter(pl.col("to_ms") > upto_ms)
-        rest = rest.with_columns(pl.max_horizontal("from_ms", pl.lit(upto_ms)).alias("from_ms"))
-        self.left = pl.concat([rest, self.left[covered:]])
+        rest = self.left[:covered]
+        rest = by_column.kept(rest, rest["to_ms"] > upto_ms)
+        if rest.height:
+            from_ms = pl.max_horizontal("from_ms", pl.lit(upto_ms)).alias("from_ms")
+            rest = rest.with_columns(from_ms)
+        self.left = rest.vstack(self.left[covered:])
         self.is_whole = self.left.is_empty()
 
 

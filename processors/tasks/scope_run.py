@@ -31,6 +31,7 @@ from errata.processors.plan.topology import Scope
 from errata.processors.propagation.graph import Graph
 from errata.processors.propagation.orders import ORDERS
 from errata.processors.wire.report import FOREVER, CountKey
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
@@ -257,7 +258,7 @@ class ScopeRun:
         arc = self.plan.topology.arcs[name]
         if not arc.exchange:
             return revisions
-        plain = revisions.select(list(frames.schema(arc.fields)))
+        plain = by_column.pick(revisions, frames.schema(arc.fields))
         return frames.net(plain, arc.identity, list(arc.fields))
 
     def inputs(
@@ -270,7 +271,7 @@ class ScopeRun:
             return inputs
         spreads = [Spread(arc, self.plan.placement.partitions[arc.name]) for arc in path.targets]
         return [
-            tuples.filter(spread.places(tuples) == self.partition)
+            by_column.kept(tuples, spread.places(tuples) == self.partition)
             for spread, tuples in zip(spreads, inputs, strict=True)
         ]
 

@@ -32,6 +32,7 @@ from errata.processors.tasks.sink_content import sink_content
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import ScopeId
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import physical
@@ -444,7 +445,9 @@ class ScopeTask(Task):
         line = self.view.line(self.scope.name)
         while epoch is not None and rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
             epochs = [later for later in epochs if later > epoch]
-            inputs = {arc: frame.filter(pl.col("epoch") == epoch) for arc, frame in taken.items()}
+            inputs = {
+                arc: by_column.kept(frame, frame["epoch"] == epoch) for arc, frame in taken.items()
+            }
             wm = line.following(memory.done, memory.watermark, epoch=epoch)
             result = yield from self._epoch(epoch, inputs, memory, wm, uncommitted)
             memory, rows = result.memory, rows + sum(map(len, inputs.values()))

@@ -116,6 +116,20 @@ ROBUST = [
         tests="tests/processors/ingest/test_max_ahead.py",
     ),
     Mutant(
+        "of a few records each may have bytes left over, or a boolean of 2",
+        "schemas/few.py",
+        "if self._written(row) != body:",
+        "if not self._written(row):",
+        tests="tests/schemas/test_records.py",
+    ),
+    Mutant(
+        "of a few records a decimal may have more digits than its type",
+        "schemas/few.py",
+        "if leaf.bounds is not None:",
+        "if leaf.bounds is not None and leaf.coding != 'decimal':",
+        tests="tests/schemas/test_decode.py",
+    ),
+    Mutant(
         "a key that was written again still gets the tombstone of its delete",
         "processors/tasks/compaction.py",
         "touched |= is_known & (emission.partitions == partition)",
