@@ -50,6 +50,10 @@ DRAIN_S = 4.0
 """How long `drain` may take; the next attempt aborts a commit that hangs."""
 
 
+class ReplacedError(FencedError):
+    """Another process has taken over a task."""
+
+
 def tune_garbage_collector() -> None:
     """Tune Python's garbage collector for a process that only runs `Worker.run`.
 
@@ -168,28 +172,40 @@ class Worker:
             self.steps.pop(actor).close()
             actor.close()
 
-    def _replaced(self, actor: Actor) -> bool:
-        """Return whether another process has taken over a task; a timeout fences, too."""
-        if not isinstance(actor, Task):
-            return True
-        for _ in actor.read_reports():
-            time.sleep(IDLE_S)
-        return actor.is_superseded
+    def _unless_replaced(self, task: Task, error: FencedError) -> Steps:
+        """Start the next attempt of a task that was fenced, unless another process has it now.
+
+        A transaction that takes too long fences, too. Only the reports tell, and they may wait for
+        a transaction of the other process: the other tasks of this one work meanwhile.
+
+        Raises:
+            ReplacedError: If another process has taken it over.
+        """
+        yield from task.read_reports()
+        if task.is_superseded:
+            raise ReplacedError(str(error)) from error
+        yield from self._next_attempt(task, error)
+
+    def _next_attempt(self, actor: Actor, error: DoubtfulCommitError | FencedError) -> Steps:
+        log.warning("%s; starting a new attempt", error)
+        self.shared.meter.doubtful[scope_of(actor.name)] += 1
+        return actor.steps()
 
     def _advance(self, actor: Actor) -> bool:
         """Advance an actor by one step; a doubtful commit starts its next attempt."""
         self.pulse.doing = context["task"] = actor.name
         try:
             return next(self.steps[actor])
-        except (DoubtfulCommitError, FencedError) as error:
-            if isinstance(error, FencedError) and self._replaced(actor):
-                if any(share.release(actor) for share in self.shares):
-                    return True
-                raise
-            log.warning("%s; starting a new attempt", error)
-            self.shared.meter.doubtful[scope_of(actor.name)] += 1
-            self.steps[actor] = actor.steps()
+        except DoubtfulCommitError as error:
+            self.steps[actor] = self._next_attempt(actor, error)
             return True
+        except FencedError as error:
+            if isinstance(actor, Task) and not isinstance(error, ReplacedError):
+                self.steps[actor] = self._unless_replaced(actor, error)
+                return True
+            if any(share.release(actor) for share in self.shares):
+                return True
+            raise
         except PASSING as error:
             if _has_started(actor) or not self.patience.wait(error):
                 raise

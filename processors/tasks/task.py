@@ -68,8 +68,9 @@ class Task:
         self._retry_s = 0.0
         self._overridden: InvalidReport | None = None
         self._checked: Report | None = None
-        self._claimed = 0
-        """The attempt that this process has claimed last; it may not know whether it has got it."""
+        self._claimed: int | None = None
+        """The attempt that this process has claimed last; it may not know whether it has got it.
+        None: none yet."""
         self.restored_from = 0
         """Lost records are written again in this epoch or later: no reader has passed it yet."""
         self.plan_name = self.plan.fingerprint
@@ -170,7 +171,11 @@ class Task:
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
         self.attempt.open().begin()
         self._claimed = claimed.attempt
-        yield from self.attempt.finish(claimed)
+        try:
+            yield from self.attempt.finish(claimed)
+        except FencedError:
+            self._claimed = old.attempt  # another process may claim the same number
+            raise
         if self.has_lost_records:
             yield from self.read_reports()
             self.restored_from = self.view.newest_epoch() + 1
@@ -319,7 +324,7 @@ class Task:
     @property
     def is_superseded(self) -> bool:
         """Whether a newer attempt of the task has reported."""
-        return self.view.of(self.name).attempt > max(self.report.attempt, self._claimed)
+        return self.view.of(self.name).attempt > max(self.report.attempt, self._claimed or 0)
 
     def _require_current(self) -> Iterator[bool]:
         """Check that no other process has taken over, since a new attempt would fence it.
@@ -329,7 +334,7 @@ class Task:
         Raises:
             FencedError: If another one has.
         """
-        if not self._claimed:
+        if self._claimed is None:
             return
         source = self.view.source
         yield from self._read_reports_to(self.cluster.stable_ends([source])[source])

@@ -34,7 +34,7 @@ RIM = [
     Mutant(
         "an owner takes identities that others own",
         "processors/ingest/owner_task.py",
-        "own = decoded.frame.filter(places == self.partition)",
+        "own = by_column.kept(decoded.frame, places == self.partition)",
         "own = decoded.frame.filter(places >= 0)",
         network="rekeyed",
     ),

@@ -7,8 +7,22 @@ ROBUST = [
         "a task that was replaced while it stood still takes its work back",
         "processors/tasks/task.py",
         '        if self.is_superseded:\n            raise FencedError(f"task',
-        '        if not self._claimed:\n            raise FencedError(f"task',
+        '        if self._claimed is None:\n            raise FencedError(f"task',
         tests="tests/processors/tasks/test_task.py",
+    ),
+    Mutant(
+        "a task takes its work back from one that has claimed the same attempt",
+        "processors/tasks/task.py",
+        "self._claimed = old.attempt  # another process may claim the same number",
+        "pass",
+        tests="tests/processors/tasks/test_task.py",
+    ),
+    Mutant(
+        "while a fenced task looks whether it was replaced, the others of its process stand still",
+        "errata/run/worker.py",
+        "        yield from task.read_reports()",
+        "        list(task.read_reports())",
+        tests="tests/errata/run/test_patience.py",
     ),
     Mutant(
         "damage to a sweeper's block is not noticed",

@@ -1,16 +1,18 @@
 """How long the start of a process waits for a cluster that can't serve it yet."""
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from errata.cli import run
+from errata.processors.tasks.task import Task
 from errata.run.patience import AGAIN_S, Patience
-from errata.run.worker import Worker
-from errata.topics.cluster import ClusterError, MovingLeaderError, SilentClusterError
+from errata.run.worker import ReplacedError, Worker
+from errata.topics.cluster import ClusterError, FencedError, MovingLeaderError, SilentClusterError
 
 MOVING = MovingLeaderError("partition 0 of topic 't' has no leader yet; try again")
 SILENT = SilentClusterError("no broker answers")
@@ -115,3 +117,39 @@ def test_an_attempt_that_has_not_begun_its_work_starts_again_others_end_the_proc
             it._advance(actor)
         return
     assert [it._advance(actor) for _ in range(3)] == [True, True, False]
+
+
+class Fenced(Task):
+    """A task that was fenced, and whose reports take some steps to read."""
+
+    name = "totals.0"
+
+    def __init__(self, *, is_replaced: bool) -> None:
+        self.is_replaced = is_replaced
+
+    def steps(self) -> Generator[bool, None, None]:
+        raise FencedError("it was fenced")
+        yield
+
+    def read_reports(self) -> Iterator[bool]:
+        return iter([False, False])
+
+    @property
+    def is_superseded(self) -> bool:
+        return self.is_replaced
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_fenced_task_looks_step_by_step_whether_it_was_replaced(
+    clock: Clock, is_replaced: bool
+) -> None:
+    task = Fenced(is_replaced=is_replaced)
+    it = worker(clock, task)
+    it.shares, it.shared = [], Mock()
+    it.shared.meter.doubtful = Counter()
+    assert [it._advance(task) for _ in range(3)] == [True, False, False]
+    if is_replaced:
+        with pytest.raises(ReplacedError, match="it was fenced"):
+            it._advance(task)
+    else:
+        assert it._advance(task)  # the next attempt is fenced, too

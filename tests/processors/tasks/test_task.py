@@ -36,6 +36,28 @@ def test_a_task_that_was_replaced_does_not_fence_its_replacement(driver):
     steps.close()
 
 
+def test_a_task_does_not_fence_one_that_has_claimed_the_same_attempt(driver, monkeypatch):
+    old = next(task for task in driver.tasks if task.name == "cheap.0")
+    driver.attempts[driver.tasks.index(old)].close()
+    new = ScopeTask(driver.shared, old.scope, partition=0, replays=LocalSweepers({}))
+    finish, of_new = old.attempt.finish, new.steps()
+
+    def overtaken(report):
+        assert report.attempt == old.report.attempt + 1
+        first_step(of_new, new)  # while the old one stands still
+        yield from finish(report)
+
+    monkeypatch.setattr(old.attempt, "finish", overtaken)
+    with pytest.raises(FencedError):
+        first_step(old.steps(), old)
+    assert new.report.attempt == old.report.attempt + 1
+    assert old.is_superseded
+    with pytest.raises(FencedError, match="a newer attempt has taken over"):
+        first_step(old.steps(), old)
+    assert next(of_new) in {False, True}  # it was not fenced
+    of_new.close()
+
+
 def test_a_task_that_does_not_know_whether_it_has_claimed_an_attempt_claims_the_next(
     driver, monkeypatch
 ):
