@@ -12,7 +12,7 @@ from errata.schemas import by_column
 from errata.schemas.decode import Decoded, Decoder
 from errata.schemas.encode import Encoder
 from errata.schemas.fields import Fields
-from errata.schemas.revisions import DELETE, INSERT, OPS
+from errata.schemas.revisions import DELETE, INSERT, OPS, with_sides
 
 _NAMESPACE = "errata"
 
@@ -121,9 +121,7 @@ class RevisionCodec:
         Raises:
             UnencodableError: If a value does not fit its field.
         """
-        op = revisions["op"]
-        sides = (op != INSERT).alias("before"), (op != DELETE).alias("after")
-        sided = by_column.beside(revisions, *sides)
+        sided = with_sides(revisions)
         written: dict[str, str | int] = {"task": task, "attempt": attempt}
         written |= {} if epoch is None else {"epoch": epoch}
         known = {"after": sided[AFTER_BYTES]} if AFTER_BYTES in sided.columns else {}

@@ -35,7 +35,6 @@ class Few:
     """
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
         self._fields = [_Field(number, field) for number, field in enumerate(layout)]
         fields = [field.schema for field in self._fields]
         self._schema = parse_schema({"type": "record", "name": "R", "fields": fields})

@@ -45,6 +45,13 @@ def side(revisions: pl.DataFrame, prefix: str, names: Sequence[str]) -> pl.DataF
     return by_column.renamed(revisions, {name: prefix + name for name in names})
 
 
+def with_sides(revisions: pl.DataFrame) -> pl.DataFrame:
+    """Return the revisions with ``before`` and ``after``: whether each has that side."""
+    op = revisions["op"]
+    sides = (op != INSERT).alias("before"), (op != DELETE).alias("after")
+    return by_column.beside(revisions, *sides)
+
+
 def leaving(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Return the tuples that the revisions remove (by deletes and replaces)."""
     return by_column.kept(side(revisions, BEFORE, names), revisions["op"] != INSERT)

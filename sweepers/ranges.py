@@ -39,7 +39,8 @@ def join_keys(names: Sequence[str], arc: Arc) -> list[str]:
     return [*names, ONE] if add_constant else list(names)
 
 
-def _one(count: int) -> pl.Series:
+def one(count: int) -> pl.Series:
+    """Return the column `ONE`."""
     return by_column.constant(1, count, pl.Int32).alias(ONE)
 
 
@@ -88,7 +89,7 @@ class Ranges:
                 starts,
                 requested["to_ms"].cast(pl.Int64),
                 *(requested[name].cast(dtype) for name, dtype in dtypes.items()),
-                _one(requested.height),
+                one(requested.height),
             ]
         )
         ranges = by_column.kept(ranges, ranges["from_ms"] < ranges["to_ms"])
@@ -134,7 +135,7 @@ class Ranges:
             return rows[np.logical_and.reduce([each.to_numpy() for each in same])]
         event_times = pl.Series("@at_ms", at[rows])
         matches = (
-            pl.DataFrame([numbers, event_times, *found, _one(len(rows))])
+            pl.DataFrame([numbers, event_times, *found, one(len(rows))])
             .join(self._groups, on=self._keys, nulls_equal=True, maintain_order="left")
             .select("@row", "@at_ms", "@#")
             .join_asof(

@@ -39,6 +39,7 @@ from errata.sweepers.ranges import (
     NotYetCompleteError,
     Ranges,
     join_keys,
+    one,
     times,
 )
 from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
@@ -369,13 +370,12 @@ class Store:
         enters = changes[ENTERS]
         alive = by_column.kept(changes, enters)
         if alive.height < changes.height:  # often there is nothing to join
-            one = by_column.constant(1, changes.height, pl.Int32).alias(ONE)
-            changes = changes.hstack([one])
             left = by_column.kept(changes, ~enters)
+            left = left.hstack([one(left.height)])
             left = left.group_by(keys).agg(pl.col(EPOCH).max().alias("@left"))
-            alive = by_column.kept(changes, enters)
             alive = (
-                alive.join(left, on=keys, how="left", nulls_equal=True)
+                alive.hstack([one(alive.height)])
+                .join(left, on=keys, how="left", nulls_equal=True)
                 .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
                 .drop("@left", ONE)
             )

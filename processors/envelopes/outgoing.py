@@ -103,9 +103,7 @@ class Outgoing:
 
     def _sided(self, revisions: pl.DataFrame, epoch: int, time_ms: int) -> pl.DataFrame:
         """Return revisions with the further fields of the envelope."""
-        op = revisions["op"]
-        sides = (op != frames.INSERT).alias("before"), (op != frames.DELETE).alias("after")
-        frame = by_column.beside(revisions, *sides)
+        frame = frames.with_sides(revisions)
         if self.envelope == "native":
             return frame
         source = {"connector": _CONNECTOR, "name": self.topic, "table": self.name, "epoch": epoch}
