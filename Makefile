@@ -11,7 +11,7 @@ QUIET := $(shell [ -t 1 ] || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,12 @@ hostile: .venv/ready ## hostile records for every topic: each is refused or igno
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)
+
+bench-peers: .venv/ready ## the same in Kafka Streams, plain Spark and Pathway, where it installs
+	@$(BIN)/python -m bench.peers.run $(ARGS)
+
+bench-latency: .venv/ready ## how long after a correction its revised results come
+	@$(BIN)/python -m bench.latency $(ARGS)
 
 bench-sliding: .venv/ready ## what a tuple costs in sliding windows of 10 to a million tuples
 	@$(BIN)/python -m bench.sliding $(ARGS)

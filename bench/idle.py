@@ -3,9 +3,6 @@
 `errata up` runs three sources, two lookups and two aggregates on an embedded broker. A few hundred
 tuples are sent; then nothing arrives any more, and the processor time of each process is read from
 /proc. Prints a table by process, in percent of a core.
-
-With ``--latency`` corrections of closed windows are sent first, ten a second. Prints how long after
-the append a result is in its sink: of an aggregate, which requests history, and of the lookups.
 """
 
 from __future__ import annotations
@@ -106,7 +103,7 @@ class Feed:
             | {"isolation.level": "read_committed", "topic.metadata.refresh.interval.ms": 500}
         )
         self.base_ms = time.time_ns() // 1_000_000 - 3 * HOUR_MS
-        self.arrived_s: dict[str, dict[int, float]] = {topic: {} for topic in SINKS}
+        self.seen: dict[str, set[int]] = {topic: set() for topic in SINKS}
 
     def trade(self, number: int, price: int) -> dict[str, object]:
         """Return one trade; all lie in half an hour."""
@@ -135,14 +132,14 @@ class Feed:
         self.producer.flush()
         self.consumer.assign([Assigned(topic, 0, 0) for topic in SINKS])
         deadline = time.monotonic() + LIMIT_S
-        while any(len(seen) < TUPLES for seen in self.arrived_s.values()):
+        while any(len(seen) < TUPLES for seen in self.seen.values()):
             self.read(0.1)
             if time.monotonic() > deadline:
-                found = {topic: len(seen) for topic, seen in self.arrived_s.items()}
+                found = {topic: len(seen) for topic, seen in self.seen.items()}
                 raise TimeoutError(f"the results of {TUPLES} tuples are not in the sinks: {found}")
 
     def read(self, for_s: float) -> None:
-        """Note when results arrive."""
+        """Note which results arrive."""
         until_s = time.monotonic() + for_s
         while (left_s := until_s - time.monotonic()) > 0:
             message = self.consumer.poll(left_s)
@@ -150,20 +147,7 @@ class Feed:
                 continue
             topic = message.topic() or ""
             number = int(json.loads(message.value() or b"")[SINKS[topic]])
-            self.arrived_s[topic].setdefault(number, time.perf_counter())
-
-    def latencies(self, count: int, rate: float) -> dict[str, list[float]]:
-        """Correct tuples at a rate; return the ms from append to sink, by sink."""
-        sent_s = {}
-        for number in range(count):
-            sent_s[MARK + number] = time.perf_counter()
-            self.send("trades", "replace", self.trade(number % TUPLES, MARK + number))
-            self.read(1 / rate)
-        self.read(5)
-        return {
-            topic: [1000 * (seen[mark] - at) for mark, at in sent_s.items() if mark in seen]
-            for topic, seen in self.arrived_s.items()
-        }
+            self.seen[topic].add(number)
 
 
 def role_of(command: Sequence[str]) -> str:
@@ -183,23 +167,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of standing idle")
     parser.add_argument("--settle", type=float, default=10, help="seconds after the last tuple")
-    parser.add_argument("--latency", action="store_true", help="measure corrections first")
-    parser.add_argument("--count", type=int, default=200, help="corrections")
-    parser.add_argument("--rate", type=float, default=10, help="corrections a second")
     parser.add_argument("--apart", action="store_true", help="a process for each scope")
     options = parser.parse_args()
     console, apart = Console(width=100), ["--apart"] * options.apart
     with EmbeddedBroker() as broker, network(broker.settings, *apart) as up:
         feed = Feed(broker.settings)
         feed.start()
-        if options.latency:
-            time.sleep(options.settle)
-            table = Table("sink", "corrections", "p50 ms", "p95 ms", "max ms", box=MARKDOWN)
-            for topic, found in feed.latencies(options.count, options.rate).items():
-                ms = sorted(found) or [float("nan")]
-                quantiles = (ms[int(len(ms) * part)] for part in (0.5, 0.95))
-                table.add_row(topic, str(len(found)), *(f"{q:.0f}" for q in (*quantiles, ms[-1])))
-            console.print(table)
         feed.consumer.close()
         pids = {role_of(command_of(pid)): pid for pid in (up.pid, *children(up.pid))}
         pids["broker"] = broker_pid()

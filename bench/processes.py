@@ -8,10 +8,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
-from bench.variants import VARIANTS
+from bench.variants import ALL
+from errata.processors.tasks.scope_task import ScopeTask
 from errata.run.supervisor import CHILD_ENVIRON
 from errata.run.worker import Worker, tune_garbage_collector
 from errata.settings.place import Place
@@ -25,15 +27,26 @@ def work(
     role: str,
     kafka: Settings,
     name: str,
-    topic: str,
     state: str,
     start: Barrier,
     stop: Event,
+    rows: Synchronized[int],
 ) -> None:
-    """Run one process of the network."""
-    worker = Worker(VARIANTS[variant].network(name, topic), Place(kafka, Path(state)))
-    for scope in VARIANTS[variant].roles[role]:
-        worker.add_scope(scope, sweep_beside=not VARIANTS[variant].apart)
+    """Run one process of the network; note the most rows that its boxes have held in memory."""
+
+    def stopped() -> bool:
+        held = sum(
+            live.height
+            for actor in worker.steps
+            if isinstance(actor, ScopeTask) and actor.started
+            for live in actor.memory.live.values()
+        )
+        rows.value = max(rows.value, held)
+        return stop.is_set()
+
+    worker = Worker(ALL[variant].network(name), Place(kafka, Path(state)))
+    for scope in ALL[variant].roles[role]:
+        worker.add_scope(scope, sweep_beside=not ALL[variant].apart)
     if role == "sweepers":
         worker.add_sweepers()
     start.wait()
@@ -42,28 +55,27 @@ def work(
         import cProfile
 
         profile = cProfile.Profile(time.thread_time)
-        profile.runcall(worker.run, stop.is_set)
+        profile.runcall(worker.run, stopped)
         profile.dump_stats(f"{os.environ['ERRATA_PROFILE']}.{role}")
     else:
-        worker.run(stop.is_set)
+        worker.run(stopped)
 
 
 @contextmanager
-def processes(
-    variant: str, kafka: Settings, name: str, topic: str
-) -> Iterator[tuple[Barrier, dict[str, int]]]:
+def processes(variant: str, kafka: Settings, name: str) -> Iterator[tuple[Barrier, dict[str, int]]]:
     """Run a network's processes; they begin when the barrier is passed.
 
     Yields:
-        The barrier, and the process id of each role.
+        The barrier, the process id of each role, and the most rows that boxes hold in memory.
     """
-    roles = VARIANTS[variant].roles
+    roles = ALL[variant].roles
     context = multiprocessing.get_context("spawn")
     start, stop = context.Barrier(len(roles) + 1, timeout=120), context.Event()
+    rows: Synchronized[int] = context.Value("q", 0)
     with tempfile.TemporaryDirectory(prefix="errata-bench-") as state:
         children = {
             role: context.Process(
-                target=work, args=(variant, role, kafka, name, topic, state, start, stop)
+                target=work, args=(variant, role, kafka, name, state, start, stop, rows)
             )
             for role in roles
         }
@@ -72,7 +84,7 @@ def processes(
         for child in children.values():
             child.start()
         try:
-            yield start, {role: child.pid or 0 for role, child in children.items()}
+            yield start, {role: child.pid or 0 for role, child in children.items()}, rows
         finally:
             stop.set()
             for child in children.values():

@@ -22,7 +22,7 @@ import os
 import statistics
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 from pathlib import Path
@@ -31,9 +31,8 @@ import polars as pl
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Assigned
 
-from bench import tape
 from bench.processes import Settings, broker_pid, processes, processor_s
-from bench.variants import VARIANTS, Variant, trades_left
+from bench.variants import ALL, TAPES, VARIANTS, Variant
 from errata.client import rows
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -53,33 +52,36 @@ from errata.topics.settings import TopicSpec
 
 LIMIT_S = 600
 COLUMNS = ("wall", "all", "ingest", "scope", "sweepers", "broker", "this")
-ENVELOPES: dict[str, Callable[[pl.DataFrame], tape.Encoded]] = {
-    "native": tape.encoded,
-    "upsert": tape.upserts,
-}
+
+SCHEMAS = TopicSpec(names.SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"})
 
 Taken = dict[str, float]
-"""Seconds: elapsed under ``wall``, of processors by role, and the sum of these under ``all``."""
+"""Seconds: elapsed under ``wall``, of processors by role, and the sum of these under ``all``; and
+under ``rows`` the most rows in memory, for a run of Errata."""
 
 
-def preload(kafka: Settings, count: int) -> int:
-    """Write the tape into a fresh topic of one partition for each envelope; return its length."""
-    create_topics(kafka, [TopicSpec(names.SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"})])
+def preload(kafka: Settings, name: str, count: int) -> int:
+    """Write a tape of `count` trades into a fresh topic of one partition; return its records."""
+    revisions = TAPES[name].revisions(count)
+    schema, keys, bodies = TAPES[name].encoded(revisions)
     cluster = KafkaCluster(kafka)
-    registry, revisions = SchemaRegistry(cluster), tape.tape(count)
-    for topic, encode in ENVELOPES.items():
-        create_topics(kafka, [TopicSpec(topic, 1)])
-        schema, keys, bodies = encode(revisions)
-        head = framing.head(registry.register(f"{topic}-value", schema))
-        values = [None if body is None else head + body for body in bodies]
-        producer = Producer(
-            {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}
-            | {"queue.buffering.max.kbytes": 2_000_000}
-        )
-        deque(map(producer.produce, repeat(topic), values, keys, repeat(0)), maxlen=0)
-        producer.flush()
+    head = framing.head(SchemaRegistry(cluster).register(f"{name}-value", schema))
     cluster.close()
+    fill(kafka, name, [None if body is None else head + body for body in bodies], keys)
     return revisions.height
+
+
+def fill(
+    kafka: Settings, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes]
+) -> None:
+    """Write records into a fresh topic of one partition."""
+    create_topics(kafka, [TopicSpec(topic, 1)])
+    producer = Producer(
+        {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}
+        | {"queue.buffering.max.kbytes": 2_000_000}
+    )
+    deque(map(producer.produce, repeat(topic), values, keys, repeat(0)), maxlen=0)
+    producer.flush()
 
 
 class Stopwatch:
@@ -142,12 +144,11 @@ def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
     Raises:
         SystemExit: If it is not done in time, or its results differ from a recomputation.
     """
-    cluster, variant = KafkaCluster(kafka), VARIANTS[what]
-    topic = variant.envelope
-    plan = prepare(variant.network(name, topic), Place(kafka, Path()), cluster)
+    cluster, variant = KafkaCluster(kafka), ALL[what]
+    plan = prepare(variant.network(name), Place(kafka, Path()), cluster)
     declare_end(cluster, plan, "trades")
     view = View(cluster, plan=plan)
-    with processes(what, kafka, name, topic) as (start, pids):
+    with processes(what, kafka, name) as (start, pids, rows):
         start.wait()
         watch = Stopwatch(pids)
         while not finished(view, variant.task):
@@ -155,7 +156,7 @@ def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
             time.sleep(0.01)
             if watch.wall_s > LIMIT_S:
                 raise SystemExit(f"not done after {LIMIT_S} s: {view.reports}")
-        taken = watch.taken()
+        taken = watch.taken() | {"rows": rows.value}
     counts = view.of(variant.task).counts
     told = ", ".join(f"{CountKey.parse(key).what} {value}" for key, value in counts.items())
     print(f"    {what}: {taken['wall']:.2f} s; {told}", flush=True)
@@ -193,7 +194,7 @@ def check(cluster: KafkaCluster, plan: Plan, variant: Variant, count: int) -> in
 @cache
 def expected(variant: Variant, count: int) -> pl.DataFrame:
     """Return the expected final content of a variant's arc."""
-    return variant.wanted(trades_left(count))
+    return variant.expected(count)
 
 
 def table(taken: dict[str, list[Taken]], records: int) -> str:
@@ -219,14 +220,17 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="20,000 trades, once: for CI")
     options = parser.parse_args()
     count, times = (20_000, 1) if options.short else (options.count, options.repeat)
+    chosen = options.only or [*VARIANTS]
     taken: dict[str, list[Taken]] = defaultdict(list)
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors, {count} trades")
     with EmbeddedBroker() as broker:
         kafka = dict(broker.settings)
-        records = preload(kafka, count)
+        create_topics(kafka, [SCHEMAS])
+        used = dict.fromkeys(["revisions", *(VARIANTS[what].tape for what in chosen)])
+        records = {name: preload(kafka, name, count) for name in used}["revisions"]
         for turn in range(times):
-            taken["raw"].append(raw(kafka, "native", records, f"copy{turn}"))
-            for number, what in enumerate(options.only or VARIANTS):
+            taken["raw"].append(raw(kafka, "revisions", records, f"copy{turn}"))
+            for number, what in enumerate(chosen):
                 taken[what].append(errata(kafka, what, f"bench{turn}{number}", count))
     print(table(taken, records))
 

@@ -92,6 +92,20 @@ def tape(count: int, *, seed: int = 7, products: int | None = None) -> pl.DataFr
     )
 
 
+def inserts(count: int) -> pl.DataFrame:
+    """Return trades of ten products alone, in order, one a second."""
+    trades = tape(count, products=10)
+    trades = trades.filter(trades["op"] == frames.INSERT).sort("after.at")
+    at = START_MS + np.arange(trades.height) * 1_000
+    return trades.with_columns(pl.Series("after.at", at))
+
+
+def encoded_by_product(revisions: pl.DataFrame) -> Encoded:
+    """Return the tape of inserts as `encoded`, but with the product as key."""
+    schema, _, bodies = encoded(revisions)
+    return schema, revisions["after.product"].cast(pl.Binary).to_list(), bodies
+
+
 def encoded(revisions: pl.DataFrame) -> Encoded:
     """Return the tape's schema, and its keys and Avro bodies."""
     fields = {name: FieldType.parse(kind) for name, kind in FIELDS.items()}

@@ -20,7 +20,65 @@ WITHOUT_MAX = {
     "average": f"avg({NOTIONAL})",
     "trades": "count(*)",
 }
-SIZE_MS, SLIDE_MS = 30 * 60_000, 20 * 60_000
+LATENESS_MS = 5 * 60_000
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a query.
+
+    Args:
+        size_ms: Their length.
+        slide_ms: Distance between their starts.
+        by: The fields whose values make a group.
+    """
+
+    size_ms: int
+    slide_ms: int
+    by: tuple[str, ...]
+
+    def totals(self, trades: pl.DataFrame) -> pl.DataFrame:
+        """Return the windows of trades, computed in one pass and independently of Errata."""
+        first = (pl.col("at") - self.size_ms) // self.slide_ms + 1
+        last = pl.col("at") // self.slide_ms + 1
+        factor = pl.coalesce("index_factor", pl.lit(10**8, pl.Int128))
+        return (
+            trades.with_columns(pl.int_ranges(first, last).alias("window_start"))
+            .explode("window_start")
+            .with_columns(pl.col("window_start") * self.slide_ms)
+            .group_by(*self.by, "window_start")
+            .agg(
+                (pl.col("notional") * factor).sum().alias("traded"),
+                pl.len().cast(pl.Int64).alias("trades"),
+            )
+        )
+
+
+DEMO = Windows(30 * 60_000, 20 * 60_000, ("product", "currency"))
+OVERLAPPING = Windows(1_000_000, 1_000, ("product",))
+"""Each tuple is in 1,000 windows."""
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Trades as records.
+
+    Args:
+        envelope: The envelope of the records.
+        revisions: Returns the revisions of a number of trades, in order of arrival.
+        encoded: Encodes them.
+    """
+
+    envelope: str
+    revisions: Callable[[int], pl.DataFrame]
+    encoded: Callable[[pl.DataFrame], tape.Encoded]
+
+
+TAPES = {
+    "revisions": Tape("native", tape.tape, tape.encoded),
+    "upserts": Tape("upsert", tape.tape, tape.upserts),
+    "inserts": Tape("native", tape.inserts, tape.encoded_by_product),
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +86,7 @@ class Variant:
     """A network over the tape.
 
     Args:
-        envelope: The envelope of its source topic: native or upsert.
+        tape: The tape that it reads, one of `TAPES`; its topic has the same name.
         arc: The arc whose content is compared with a recomputation.
         task: The task that finishes last.
         build: Adds the boxes behind the source.
@@ -37,7 +95,7 @@ class Variant:
         together: Whether all runs in one process.
     """
 
-    envelope: str
+    tape: str
     arc: str
     task: str
     build: Callable[[Stream], None]
@@ -45,22 +103,29 @@ class Variant:
     apart: bool = False
     together: bool = False
 
-    def network(self, name: str, topic: str) -> Network:
-        """Return the network with a name, over a topic of the tape."""
+    def network(self, name: str) -> Network:
+        """Return the network with a name."""
         net = Network(name)
         trades: Stream = net.source(
             "trades",
-            topic=topic,
-            envelope=self.envelope,
+            topic=self.tape,
+            envelope=TAPES[self.tape].envelope,
             fields=tape.FIELDS,
             identity=["key"],
             event_time="at",
-            partition_by=["product", "currency"],
-            lateness="5m",
+            partition_by=["product"],
+            lateness=LATENESS_MS,
             keep="10y",
         )
         self.build(trades)
         return net
+
+    def expected(self, count: int) -> pl.DataFrame:
+        """Return the expected final content of its arc after `count` trades."""
+        history = TAPES[self.tape].revisions(count)
+        history = history.with_columns(pl.coalesce("after.key", "before.key").alias("key"))
+        last = history.unique(subset="key", keep="last")
+        return self.wanted(frames.entering(last, list(tape.FIELDS)))
 
     @property
     def roles(self) -> dict[str, list[str]]:
@@ -97,36 +162,35 @@ def _totals(trades: Stream, *, fields: dict[str, str]) -> None:
     )
 
 
-def trades_left(count: int) -> pl.DataFrame:
-    """Return the trades of the tape that survive all its corrections."""
-    history = tape.tape(count).with_columns(pl.coalesce("after.key", "before.key").alias("key"))
-    last = history.unique(subset="key", keep="last")
-    return frames.entering(last, list(tape.FIELDS))
-
-
-def totals(trades: pl.DataFrame) -> pl.DataFrame:
-    """Return the windows of these trades, computed in one pass and independently of Errata."""
-    first = (pl.col("at") - SIZE_MS) // SLIDE_MS + 1
-    factor = pl.coalesce("index_factor", pl.lit(10**8, pl.Int128))
-    return (
-        trades.with_columns(
-            pl.int_ranges(first, pl.col("at") // SLIDE_MS + 1).alias("window_start")
-        )
-        .explode("window_start")
-        .with_columns(pl.col("window_start") * SLIDE_MS)
-        .group_by("product", "currency", "window_start")
-        .agg(
-            (pl.col("notional") * factor).sum().alias("traded"),
-            pl.len().cast(pl.Int64).alias("trades"),
-        )
+def overlapping(trades: Stream) -> None:
+    """Add sums over windows that overlap a thousandfold."""
+    size_ms, slide_ms, by = OVERLAPPING.size_ms, OVERLAPPING.slide_ms, OVERLAPPING.by
+    trades.aggregate(
+        "totals",
+        by=by,
+        window=hopping(size_ms, every=slide_ms),
+        keep="10y",
+        traded=f"sum({NOTIONAL})",
+        trades="count(*)",
     )
 
 
 VARIANTS = {
-    "pass-through": Variant("native", "trades", "ingest.trades.0", no_box, lambda trades: trades),
-    "window": Variant("native", "totals", "trades.0", window, totals),
-    "window, together": Variant("native", "totals", "trades.0", window, totals, together=True),
-    "window, apart": Variant("native", "totals", "trades.0", window, totals, apart=True),
-    "window, no max": Variant("native", "totals", "trades.0", window_without_max, totals),
-    "upserts": Variant("upsert", "totals", "trades.0", window, totals),
+    "pass-through": Variant(
+        "revisions", "trades", "ingest.trades.0", no_box, lambda trades: trades
+    ),
+    "window": Variant("revisions", "totals", "trades.0", window, DEMO.totals),
+    "window, together": Variant(
+        "revisions", "totals", "trades.0", window, DEMO.totals, together=True
+    ),
+    "window, apart": Variant("revisions", "totals", "trades.0", window, DEMO.totals, apart=True),
+    "window, no max": Variant("revisions", "totals", "trades.0", window_without_max, DEMO.totals),
+    "upserts": Variant("upserts", "totals", "trades.0", window, DEMO.totals),
 }
+PEERS = {
+    "signed": VARIANTS["window, no max"],
+    "upserts": Variant("upserts", "totals", "trades.0", window_without_max, DEMO.totals),
+    "sliding": Variant("inserts", "totals", "trades.0", overlapping, OVERLAPPING.totals),
+}
+"""What other engines can compute, too: `bench.peers`."""
+ALL = VARIANTS | PEERS
