@@ -11,7 +11,7 @@ QUIET := $(shell [ -t 1 ] || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ bench-peers: .venv/ready ## the same in Kafka Streams, plain Spark and Pathway, 
 
 bench-latency: .venv/ready ## how long after a correction its revised results come
 	@$(BIN)/python -m bench.latency $(ARGS)
+
+bench-scale: .venv/ready ## what a million trades cost over 1 to 16 partitions and 1 to 8 processes
+	@$(BIN)/python -m bench.partitions $(ARGS)
+
+bench-history: .venv/ready ## what one correction costs while history grows (ARGS="--most 1e8")
+	@$(BIN)/python -m bench.history $(ARGS)
 
 bench-sliding: .venv/ready ## what a tuple costs in sliding windows of 10 to a million tuples
 	@$(BIN)/python -m bench.sliding $(ARGS)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bench import lines as lines_of
 from errata import Network, tumbling
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.testing import Driver
@@ -22,7 +23,6 @@ MODES = {"upstream": "#2a6f97", "downstream": "#2f9e44", "resident": "#c92a2a"}
 FIRST, A_DECADE = 1_000, 5
 OPEN_TUPLES, GROUPS, SPACING_MS = 500, 20, 1_000
 SVG = Path(__file__).parents[1] / "docs" / "live_state.svg"
-WIDTH, HEIGHT, LEFT, TOP = 640, 360, 70, 30
 
 Point = tuple[int, int]
 
@@ -85,43 +85,9 @@ def measure(mode: str, most: int) -> list[Point]:
 
 
 def drawn(found: dict[str, list[Point]]) -> str:
-    """Return the measurement as SVG, both axes logarithmic."""
-    most = max(x for points in found.values() for x, _ in points)
-    top = max(10, *(y for points in found.values() for _, y in points))
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = np.log10(x / FIRST) / np.log10(most / FIRST)
-        up = np.log10(max(y, 1)) / np.log10(top)
-        return LEFT + across * (WIDTH - LEFT - 110), HEIGHT - 40 - up * (HEIGHT - 40 - TOP)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="18">rows in memory while history grows (both logarithmic)</text>',
-    ]
-    for power in range(int(np.log10(top)) + 1):
-        x, y = place(FIRST, 10**power)
-        parts.append(
-            f'<text x="{x - 8:.0f}" y="{y + 4:.0f}" text-anchor="end">{10**power:,}</text>'
-        )
-        parts.append(f'<path d="M{x:.0f} {y:.0f}H{WIDTH - 110}" stroke="#ddd"/>')
-    for power in range(3, int(np.log10(most)) + 1):
-        x, _ = place(10**power, 1)
-        parts.append(
-            f'<text x="{x:.0f}" y="{HEIGHT - 20}" text-anchor="middle">{10**power:,}</text>'
-        )
-    shown = LEFT + (WIDTH - LEFT - 110) / 2
-    parts.append(f'<text x="{shown:.0f}" y="{HEIGHT - 4}" text-anchor="middle">trades</text>')
-    last = TOP
-    for mode, points in found.items():
-        at = [place(x, y) for x, y in points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-        colour, (x, y) = MODES[mode], at[-1]
-        last = max(last + 16, int(y) + 4)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{x + 6:.0f}" y="{last}" fill="{colour}">{mode}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+    """Return the measurement as SVG."""
+    some = {mode: [(x, max(y, 1)) for x, y in points] for mode, points in found.items()}
+    return lines_of.drawn(some, MODES, title="rows in memory while history grows", x="trades")
 
 
 def main() -> None:

@@ -8,11 +8,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.variants import ALL
+from errata.deploy.processes import ALL as ALL_PARTITIONS
+from errata.deploy.processes import Part
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.run.supervisor import CHILD_ENVIRON
 from errata.run.worker import Worker, tune_garbage_collector
@@ -22,15 +27,52 @@ Settings = dict[str, str | int]
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
+@dataclass(frozen=True)
+class Run:
+    """A variant that runs in processes of its own.
+
+    Args:
+        variant: Its name.
+        kafka: Settings of the cluster.
+        name: Name of the network.
+        topic: The topic of the tape.
+        parts: In how many processes it runs, each for a part of the partitions; None: one process
+            for each scope.
+    """
+
+    variant: str
+    kafka: Settings
+    name: str
+    topic: str
+    parts: int | None = None
+
+    @property
+    def roles(self) -> dict[str, tuple[list[str], Part]]:
+        """The scopes that each process runs, and for which part of the partitions."""
+        roles = ALL[self.variant].roles
+        if self.parts is None:
+            return {role: (scopes, ALL_PARTITIONS) for role, scopes in roles.items()}
+        scopes = list(chain.from_iterable(roles.values()))
+        parts = (Part(number, self.parts) for number in range(self.parts))
+        return {f"part {part}": (scopes, part) for part in parts}
+
+
+class Running(NamedTuple):
+    """The processes of a network.
+
+    Args:
+        start: They begin when this barrier is passed.
+        pids: The process id of each.
+        rows: The most rows that the boxes of one have held in memory.
+    """
+
+    start: Barrier
+    pids: dict[str, int]
+    rows: Synchronized[int]
+
+
 def work(
-    variant: str,
-    role: str,
-    kafka: Settings,
-    name: str,
-    state: str,
-    start: Barrier,
-    stop: Event,
-    rows: Synchronized[int],
+    run: Run, role: str, state: str, start: Barrier, stop: Event, rows: Synchronized[int]
 ) -> None:
     """Run one process of the network; note the most rows that its boxes have held in memory."""
 
@@ -44,9 +86,11 @@ def work(
         rows.value = max(rows.value, held)
         return stop.is_set()
 
-    worker = Worker(ALL[variant].network(name), Place(kafka, Path(state)))
-    for scope in ALL[variant].roles[role]:
-        worker.add_scope(scope, sweep_beside=not ALL[variant].apart)
+    variant = ALL[run.variant]
+    worker = Worker(variant.network(run.name, run.topic), Place(run.kafka, Path(state)))
+    scopes, part = run.roles[role]
+    for scope in scopes:
+        worker.add_scope(scope, part=part, sweep_beside=not variant.apart)
     if role == "sweepers":
         worker.add_sweepers()
     start.wait()
@@ -62,29 +106,22 @@ def work(
 
 
 @contextmanager
-def processes(variant: str, kafka: Settings, name: str) -> Iterator[tuple[Barrier, dict[str, int]]]:
-    """Run a network's processes; they begin when the barrier is passed.
-
-    Yields:
-        The barrier, the process id of each role, and the most rows that boxes hold in memory.
-    """
-    roles = ALL[variant].roles
+def processes(run: Run) -> Iterator[Running]:
+    """Run a network's processes."""
     context = multiprocessing.get_context("spawn")
-    start, stop = context.Barrier(len(roles) + 1, timeout=120), context.Event()
+    start, stop = context.Barrier(len(run.roles) + 1, timeout=120), context.Event()
     rows: Synchronized[int] = context.Value("q", 0)
     with tempfile.TemporaryDirectory(prefix="errata-bench-") as state:
         children = {
-            role: context.Process(
-                target=work, args=(variant, role, kafka, name, state, start, stop, rows)
-            )
-            for role in roles
+            role: context.Process(target=work, args=(run, role, state, start, stop, rows))
+            for role in run.roles
         }
         for variable, value in CHILD_ENVIRON.items():
             os.environ.setdefault(variable, value)
         for child in children.values():
             child.start()
         try:
-            yield start, {role: child.pid or 0 for role, child in children.items()}, rows
+            yield Running(start, {role: child.pid or 0 for role, child in children.items()}, rows)
         finally:
             stop.set()
             for child in children.values():

@@ -21,7 +21,8 @@ import argparse
 import os
 import statistics
 import time
-from collections import defaultdict, deque
+import zlib
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
@@ -31,16 +32,17 @@ import polars as pl
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Assigned
 
-from bench.processes import Settings, broker_pid, processes, processor_s
+from bench.processes import Run, Settings, broker_pid, processes, processor_s
 from bench.variants import ALL, TAPES, VARIANTS, Variant
 from errata.client import rows
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import declare_end
-from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER, CountKey
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.settings.place import Place
 from errata.topics import names
@@ -60,27 +62,43 @@ Taken = dict[str, float]
 under ``rows`` the most rows in memory, for a run of Errata."""
 
 
-def preload(kafka: Settings, name: str, count: int) -> int:
-    """Write a tape of `count` trades into a fresh topic of one partition; return its records."""
+def preload(kafka: Settings, name: str, count: int, *, topic: str = "", partitions: int = 1) -> int:
+    """Write a tape of `count` trades into a fresh topic; return how many records it has.
+
+    Args:
+        kafka: Settings of the cluster.
+        name: The tape.
+        count: Number of trades.
+        topic: The topic; by default it has the name of the tape.
+        partitions: Its partitions.
+    """
+    topic = topic or name
     revisions = TAPES[name].revisions(count)
     schema, keys, bodies = TAPES[name].encoded(revisions)
     cluster = KafkaCluster(kafka)
-    head = framing.head(SchemaRegistry(cluster).register(f"{name}-value", schema))
+    head = framing.head(SchemaRegistry(cluster).register(f"{topic}-value", schema))
     cluster.close()
-    fill(kafka, name, [None if body is None else head + body for body in bodies], keys)
+    values = [None if body is None else head + body for body in bodies]
+    fill(kafka, topic, values, keys, partitions=partitions)
     return revisions.height
 
 
 def fill(
-    kafka: Settings, topic: str, values: Sequence[bytes | None], keys: Sequence[bytes]
+    kafka: Settings,
+    topic: str,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes],
+    *,
+    partitions: int = 1,
 ) -> None:
-    """Write records into a fresh topic of one partition."""
-    create_topics(kafka, [TopicSpec(topic, 1)])
+    """Write records into a fresh topic, those of one key into one partition."""
+    create_topics(kafka, [TopicSpec(topic, partitions)])
     producer = Producer(
         {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}
         | {"queue.buffering.max.kbytes": 2_000_000}
     )
-    deque(map(producer.produce, repeat(topic), values, keys, repeat(0)), maxlen=0)
+    places = (zlib.crc32(key) % partitions for key in keys)
+    deque(map(producer.produce, repeat(topic), values, keys, places), maxlen=0)
     producer.flush()
 
 
@@ -138,31 +156,34 @@ def raw(kafka: Settings, topic: str, count: int, copy: str) -> Taken:
     return taken
 
 
-def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
+def errata(run: Run, count: int) -> Taken:
     """Run a variant from its start to its last result, all windows closed.
 
     Raises:
         SystemExit: If it is not done in time, or its results differ from a recomputation.
     """
-    cluster, variant = KafkaCluster(kafka), ALL[what]
-    plan = prepare(variant.network(name), Place(kafka, Path()), cluster)
+    cluster, variant = KafkaCluster(run.kafka), ALL[run.variant]
+    plan = prepare(variant.network(run.name, run.topic), Place(run.kafka, Path()), cluster)
     declare_end(cluster, plan, "trades")
     view = View(cluster, plan=plan)
-    with processes(what, kafka, name) as (start, pids, rows):
-        start.wait()
-        watch = Stopwatch(pids)
-        while not finished(view, variant.task):
+    last = view.tasks(str(TaskId.parse(variant.task).scope))
+    with processes(run) as running:
+        running.start.wait()
+        watch = Stopwatch(running.pids)
+        while not all(finished(view, task) for task in last):
             view.poll()
             time.sleep(0.01)
             if watch.wall_s > LIMIT_S:
                 raise SystemExit(f"not done after {LIMIT_S} s: {view.reports}")
-        taken = watch.taken() | {"rows": rows.value}
-    counts = view.of(variant.task).counts
+        taken = watch.taken() | {"rows": running.rows.value}
+    counts = Counter[str]()
+    for task in last:
+        counts.update(view.of(task).counts)
     told = ", ".join(f"{CountKey.parse(key).what} {value}" for key, value in counts.items())
-    print(f"    {what}: {taken['wall']:.2f} s; {told}", flush=True)
+    print(f"    {run.variant}: {taken['wall']:.2f} s; {told}", flush=True)
     differences = check(cluster, plan, variant, count)
     if differences:
-        raise SystemExit(f"{what}: {differences} results differ from recomputation")
+        raise SystemExit(f"{run.variant}: {differences} results differ from recomputation")
     cluster.close()
     return taken
 
@@ -174,18 +195,22 @@ def finished(view: View, task: str) -> bool:
     return told >= FOREVER
 
 
-def check(cluster: KafkaCluster, plan: Plan, variant: Variant, count: int) -> int:
+def check(cluster: KafkaCluster, plan: CompiledPlan, variant: Variant, count: int) -> int:
     """Return how many rows of a variant's arc differ from a recomputation."""
     view = View(cluster, plan=plan)
     end = cluster.end(view.source)
     while not view.has_read_to(end):
         view.poll()
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
-    source = ArcInput(view, shared.codec(variant.arc), 0, done=-1, resume=0)
-    while source.frontier() < view.of(variant.task).done:
-        source.poll()
-    found = rows.fold(plan.topology.arcs[variant.arc], source.take(source.frontier()))
-    source.close()
+    parts = []
+    for partition in range(plan.placement.partitions[variant.arc]):
+        source = ArcInput(view, shared.codec(variant.arc), partition, done=-1, resume=0)
+        last, _ = view.complete(variant.arc, partition)
+        while source.frontier() < last:
+            source.poll()
+        parts.append(source.take(source.frontier()))
+        source.close()
+    found = rows.fold(plan.topology.arcs[variant.arc], pl.concat(parts))
     wanted = expected(variant, count)
     same = found.join(wanted, on=wanted.columns, how="semi", nulls_equal=True)
     return max(found.height, wanted.height) - same.height
@@ -231,7 +256,8 @@ def main() -> None:
         for turn in range(times):
             taken["raw"].append(raw(kafka, "revisions", records, f"copy{turn}"))
             for number, what in enumerate(chosen):
-                taken[what].append(errata(kafka, what, f"bench{turn}{number}", count))
+                name = f"bench{turn}{number}"
+                taken[what].append(errata(Run(what, kafka, name, VARIANTS[what].tape), count))
     print(table(taken, records))
 
 

@@ -86,7 +86,7 @@ class Variant:
     """A network over the tape.
 
     Args:
-        tape: The tape that it reads, one of `TAPES`; its topic has the same name.
+        tape: The tape that it reads, one of `TAPES`.
         arc: The arc whose content is compared with a recomputation.
         task: The task that finishes last.
         build: Adds the boxes behind the source.
@@ -103,12 +103,12 @@ class Variant:
     apart: bool = False
     together: bool = False
 
-    def network(self, name: str) -> Network:
-        """Return the network with a name."""
+    def network(self, name: str, topic: str) -> Network:
+        """Return the network with a name, over a topic of its tape."""
         net = Network(name)
         trades: Stream = net.source(
             "trades",
-            topic=self.tape,
+            topic=topic,
             envelope=TAPES[self.tape].envelope,
             fields=tape.FIELDS,
             identity=["key"],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from copy import copy
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +21,8 @@ EARLIEST_MS, LATEST_MS = -(2**63), 2**63 - 1
 
 ONE = "@one"  # a column that holds the same value in every row
 
+BUCKETS = 2**16
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -26,6 +31,28 @@ def times(tuples: pl.DataFrame, arc: Arc) -> Integers:
     found = arc.event_times(tuples)
     filled: Integers = (found.fill_null(EARLIEST_MS) if found.null_count() else found).to_numpy()
     return filled
+
+
+def buckets(tuples: pl.DataFrame, names: Sequence[str], arc: Arc) -> Integers:
+    """Return a number in [0, `BUCKETS`) for each tuple, the same for equal values of some fields.
+
+    It is the same in every process with the same `hashing`.
+    """
+    if not names:
+        return np.zeros(tuples.height, np.int64)
+    columns = [tuples[name].cast(arc.fields[name].dtype) for name in names]
+    hashes = pl.DataFrame(columns).hash_rows().to_numpy()
+    found: Integers = (hashes % BUCKETS).astype(np.int64)
+    return found
+
+
+@cache
+def hashing() -> int:
+    """Return a number that differs where `buckets` do: polars promises nothing across versions."""
+    known = pl.DataFrame({"n": [0, 7, -1], "x": [0.5, 0.0, 7.0], "s": ["", "a", "long " * 9]})
+    known = known.with_columns(wide=pl.col("n").cast(pl.Int128), sure=pl.col("n") > 0)
+    columns = [*(known.select(name) for name in known.columns), known]
+    return zlib.crc32(pl.concat(each.hash_rows() for each in columns).to_numpy().tobytes())
 
 
 def join_keys(names: Sequence[str], arc: Arc) -> list[str]:
@@ -44,8 +71,39 @@ def one(count: int) -> pl.Series:
     return by_column.constant(1, count, pl.Int32).alias(ONE)
 
 
+class Zones(NamedTuple):
+    """What is known of some frames of tuples without reading them, one element for each.
+
+    Args:
+        first_ms: The smallest event time in it.
+        last_ms: The largest one.
+        first_bucket: The smallest bucket in it (`buckets`).
+        last_bucket: The largest one.
+    """
+
+    first_ms: Integers
+    last_ms: Integers
+    first_bucket: Integers
+    last_bucket: Integers
+
+
+def _overlap(
+    starts: Integers, ends: Integers, first: Integers, last: Integers
+) -> npt.NDArray[np.bool_]:
+    """Return whether some interval from a start to an end, exclusive, meets one from first to last.
+
+    The intervals are in order and do not overlap.
+    """
+    if not len(starts):
+        return np.zeros(len(first), np.bool_)
+    place = np.searchsorted(ends, first, side="right")
+    is_before_end = place < len(starts)
+    meets: npt.NDArray[np.bool_] = is_before_end & (starts[place * is_before_end] <= last)
+    return meets
+
+
 class Ranges:
-    """A union of half-open event-time ranges, searched in frames that are sorted by event time.
+    """A union of half-open event-time ranges of groups, searched in frames of tuples.
 
     Overlapping ranges of one group are merged first, so each row is found at most once. The search
     uses binary search and joins: the cost does not grow with ranges times rows.
@@ -55,6 +113,7 @@ class Ranges:
             equal (null equals null, NaN equals NaN); None for every tuple.
         arc: The arc of the tuples.
         from_ms: Smallest event time, whatever the ranges say; see `before` for the largest.
+        clustered: The fields whose `buckets` order the segments.
 
     Example:
         >>> from errata.schemas.fields import FieldType
@@ -73,6 +132,7 @@ class Ranges:
         *,
         arc: Arc,
         from_ms: int = EARLIEST_MS,
+        clustered: Sequence[str] = (),
     ) -> None:
         if requested is None:
             requested = pl.DataFrame({"from_ms": [from_ms], "to_ms": [LATEST_MS]})
@@ -101,6 +161,9 @@ class Ranges:
             if ranges.height > 1:
                 self._groups = self._groups.unique()
             self._groups = self._groups.with_row_index("@#")
+        self._buckets: Integers | None = None
+        if clustered and {*clustered} <= {*self._group}:
+            self._buckets = np.unique(buckets(self._groups, clustered, arc))
         if self._group and self._groups.height > 1:
             numbered = ranges.join(self._groups, on=self._keys, nulls_equal=True)
             self._by_group = merged(numbered.select("from_ms", "to_ms", "@#")).sort("from_ms")
@@ -111,21 +174,34 @@ class Ranges:
         narrowed._from, narrowed._to = self._from[inside], self._to[inside].clip(max=to_ms)
         return narrowed
 
-    def touch(self, first_ms: int, last_ms: int) -> bool:
-        """Return whether some range overlaps the event times from `first_ms` to `last_ms`."""
-        place = int(np.searchsorted(self._to, first_ms, side="right"))
-        return place < len(self._from) and bool(self._from[place] <= last_ms)
+    def touched(self, zones: Zones) -> list[int]:
+        """Return the numbers of the zones in which tuples of the ranges may be."""
+        touched = _overlap(self._from, self._to, zones.first_ms, zones.last_ms)
+        if self._buckets is not None:
+            wanted = self._buckets
+            touched &= _overlap(wanted, wanted + 1, zones.first_bucket, zones.last_bucket)
+        return np.flatnonzero(touched).tolist()
 
-    def rows(self, tuples: pl.DataFrame) -> Integers:
+    def _in_time(self, at: Integers, *, in_order: bool) -> Integers:
+        """Return the numbers of the rows whose event times are in some range, ascending."""
+        if in_order:
+            first, end = np.searchsorted(at, self._from), np.searchsorted(at, self._to)
+            count = end - first
+            rows: Integers = np.arange(count.sum()) + np.repeat(
+                first - count.cumsum() + count, count
+            )
+            return rows
+        return np.flatnonzero(_overlap(self._from, self._to, at, at))
+
+    def rows(self, tuples: pl.DataFrame, *, in_order: bool = True) -> Integers:
         """Return the numbers of the rows in the ranges, ascending.
 
         Args:
-            tuples: Ordered by event time, null first; decimals may be scale-0 decimals of polars.
+            tuples: Tuples; decimals may be scale-0 decimals of polars.
+            in_order: Whether they are ordered by event time, null first.
         """
         at = times(tuples, self._arc)
-        first, end = np.searchsorted(at, self._from), np.searchsorted(at, self._to)
-        count = end - first
-        rows: Integers = np.arange(count.sum()) + np.repeat(first - count.cumsum() + count, count)
+        rows = self._in_time(at, in_order=in_order)
         if not self._group or not len(rows):
             return rows
         numbers = pl.Series("@row", rows)
@@ -134,10 +210,13 @@ class Ranges:
             same = [column.eq_missing(self._groups[column.name]) for column in found]
             return rows[np.logical_and.reduce([each.to_numpy() for each in same])]
         event_times = pl.Series("@at_ms", at[rows])
-        matches = (
+        wanted = (
             pl.DataFrame([numbers, event_times, *found, one(len(rows))])
             .join(self._groups, on=self._keys, nulls_equal=True, maintain_order="left")
             .select("@row", "@at_ms", "@#")
+        )
+        matches = (
+            (wanted if in_order else wanted.sort("@at_ms"))
             .join_asof(
                 self._by_group,
                 left_on="@at_ms",
@@ -148,7 +227,7 @@ class Ranges:
             .filter(pl.col("@at_ms") < pl.col("to_ms"))
         )
         narrowed: Integers = matches["@row"].to_numpy()
-        return narrowed
+        return narrowed if in_order else np.sort(narrowed)
 
 
 class HistoryRemovedError(ErrataError):

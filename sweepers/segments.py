@@ -17,11 +17,12 @@ import os
 import re
 import shutil
 import zlib
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -31,9 +32,18 @@ import polars as pl
 from errata.processors.wire.replay import BlockError, pack, unpack
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
-from errata.sweepers.ranges import EARLIEST_MS, Ranges, times
+from errata.sweepers.ranges import (
+    BUCKETS,
+    EARLIEST_MS,
+    Integers,
+    Ranges,
+    Zones,
+    buckets,
+    hashing,
+    times,
+)
 
-VERSION = 2
+VERSION = 3
 MANIFEST = "manifest.json"
 BLOCK_ROWS = 8_192
 CACHE_BYTES = 128_000_000
@@ -80,6 +90,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         checksum: CRC-32 of its bytes.
         first_ms: Smallest event time in it.
         last_ms: Largest event time in it.
+        of: The smallest and the largest bucket in it (`ranges.buckets`).
     """
 
     offset: int
@@ -87,6 +98,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     first_ms: int
     last_ms: int
+    of: tuple[int, int]
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -100,6 +112,7 @@ class Segment(msgspec.Struct, frozen=True):
         last_ms: Largest event time in it.
         last_epoch: Largest epoch in it.
         blocks: Its blocks, each of `BLOCK_ROWS` rows but the last.
+        starts: The event times of its first row and every `BLOCK_ROWS`-th one, in event-time order.
     """
 
     file: str
@@ -109,11 +122,13 @@ class Segment(msgspec.Struct, frozen=True):
     last_ms: int
     last_epoch: int
     blocks: tuple[Block, ...]
+    starts: tuple[int, ...]
 
     def rows_before(self, event_time_ms: int) -> int:
-        """Return how many changes are in blocks that end before an event time."""
-        count = sum(block.last_ms < event_time_ms for block in self.blocks)
-        return min(count * BLOCK_ROWS, self.rows)
+        """Return about how many changes are before an event time, never too many."""
+        if self.last_ms < event_time_ms:
+            return self.rows
+        return max(0, bisect_left(self.starts, event_time_ms) - 1) * BLOCK_ROWS
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -125,6 +140,8 @@ class Form(msgspec.Struct, frozen=True):
     identity: tuple[str, ...]
     event_time: str
     event_time_shift_ms: int
+    clustered: tuple[str, ...]
+    hashing: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -138,6 +155,42 @@ class Manifest(msgspec.Struct, frozen=True):
     oldest_ms: int = EARLIEST_MS
     next_file: int = 0
     segments: tuple[Segment, ...] = ()
+
+
+class Summary(NamedTuple):
+    """What a manifest records about its segments, as arrays: there may be thousands.
+
+    Args:
+        of: The segments.
+        zones: Their event times; all buckets may be in each.
+        rows: How many changes each holds.
+        ended: How many of them are tuples that leave.
+        last_epoch: The largest epoch in each.
+    """
+
+    of: tuple[Segment, ...]
+    zones: Zones
+    rows: Integers
+    ended: Integers
+    last_epoch: Integers
+
+    @classmethod
+    def make(cls, segments: tuple[Segment, ...]) -> Summary:
+        """Return the summary of some segments."""
+        columns = [(s.first_ms, s.last_ms, s.rows, s.ended, s.last_epoch) for s in segments]
+        first_ms, last_ms, *counts = np.array(columns, np.int64).reshape(-1, 5).T
+        none = np.zeros(len(segments), np.int64)
+        return cls(segments, Zones(first_ms, last_ms, none, none + BUCKETS), *counts)
+
+    def obsolete(self, *, floor: int, oldest_ms: int) -> int:
+        """Return how many changes do not matter any more as of a floor and an oldest event time.
+
+        Each tuple that left by the floor accounts for two of them. Of tuples that are too old those
+        are counted that are in blocks of their own, if the segment were in event-time order.
+        """
+        left = 2 * int(self.ended[self.last_epoch <= floor].sum())
+        old = np.flatnonzero(self.zones.first_ms < oldest_ms).tolist()
+        return left + sum(self.of[number].rows_before(oldest_ms) for number in old)
 
 
 class Cache:
@@ -174,20 +227,33 @@ class Segments:
     Args:
         folder: Created if missing. Only manifests and segments in it are ever removed.
         arc: The arc that is copied.
+        clustered: The fields by whose `ranges.buckets` changes are ordered within a file, and then
+            by event time; none: by event time.
 
     Raises:
         StoreError: If the folder can't be created, read or emptied.
     """
 
-    def __init__(self, folder: Path, *, arc: Arc) -> None:
+    def __init__(self, folder: Path, *, arc: Arc, clustered: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.rebuilt: str | None = None
-        self._arc = arc
-        fields = {name: str(field) for name, field in arc.fields.items()}
+        self._arc, self._clustered = arc, clustered
         self.manifest = Manifest(
-            Form(VERSION, arc.name, fields, arc.identity, arc.event_time, arc.event_time_shift_ms)
+            Form(
+                VERSION,
+                arc.name,
+                {name: str(field) for name, field in arc.fields.items()},
+                arc.identity,
+                arc.event_time,
+                arc.event_time_shift_ms,
+                clustered,
+                hashing(),
+            )
         )
         self._unscrubbed: Iterator[tuple[Segment, Block]] = iter(())
+        self._summary: Summary | None = None
+        self._zones: dict[str, Zones] = {}
+        """Of the blocks, by file."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if (folder / MANIFEST).exists() or any(folder.glob("segment-*.arrow")):
@@ -221,7 +287,7 @@ class Segments:
         self.manifest = stored
 
     def read(self, segment: Segment, ranges: Ranges | None = None) -> pl.DataFrame:
-        """Return changes of a segment in event-time order.
+        """Return changes of a segment, in event-time order if it is not clustered.
 
         Args:
             segment: The segment.
@@ -230,12 +296,30 @@ class Segments:
         Raises:
             DamagedCopyError: If a block is damaged.
         """
-        wanted = [
-            self._block(segment, block)
-            for block in segment.blocks
-            if ranges is None or ranges.touch(block.first_ms, block.last_ms)
-        ]
+        numbers: Iterable[int] = range(len(segment.blocks))
+        if ranges is not None:
+            numbers = ranges.touched(self._zones_of(segment))
+        wanted = [self._block(segment, segment.blocks[number]) for number in numbers]
         return pl.concat(wanted, rechunk=False) if wanted else pl.DataFrame()  # without columns
+
+    def touched(self, ranges: Ranges) -> list[Segment]:
+        """Return the segments that may hold changes of some ranges."""
+        segments = self.manifest.segments
+        return [segments[number] for number in ranges.touched(self.summary.zones)]
+
+    @property
+    def summary(self) -> Summary:
+        """What the manifest records about all segments."""
+        if self._summary is None or self._summary.of is not self.manifest.segments:
+            self._summary = Summary.make(self.manifest.segments)
+        return self._summary
+
+    def _zones_of(self, segment: Segment) -> Zones:
+        if segment.file not in self._zones:
+            blocks = segment.blocks
+            numbers = ((b.first_ms, b.last_ms, *b.of) for b in blocks)
+            self._zones[segment.file] = Zones(*np.array([*numbers], np.int64).T)
+        return self._zones[segment.file]
 
     def rows(self, segment: Segment, rows: npt.NDArray[np.int64]) -> pl.DataFrame:
         """Return some changes of a segment, by ascending row.
@@ -317,27 +401,37 @@ class Segments:
                 raise DamagedCopyError(self.folder / MANIFEST, what=str(fault)) from fault
             raise StoreError(self.folder, fault) from fault
         self.manifest = manifest
+        listed = {segment.file for segment in manifest.segments}
+        self._zones = {file: zones for file, zones in self._zones.items() if file in listed}
         with suppress(OSError):  # costs only space; the next opening tries again
             self._remove_unlisted()
 
     def _written(self, name: str, frame: pl.DataFrame) -> Segment:
-        at, blocks, offset = times(frame, self._arc), list[Block](), 0
-        packed = [pack(frame.slice(row, BLOCK_ROWS)) for row in range(0, frame.height, BLOCK_ROWS)]
-        for number, content in enumerate(packed):
-            of_block = at[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS]
-            first_ms, last_ms = int(of_block[0]), int(of_block[-1])
-            size = len(content)
-            blocks.append(Block(offset, size, zlib.crc32(content), first_ms, last_ms))
-            offset += size
+        starts = times(frame, self._arc)[::BLOCK_ROWS].tolist()
+        of = buckets(frame, self._clustered, self._arc)
+        if self._clustered:
+            order = np.argsort(of, kind="stable")
+            frame, of = frame[order], of[order]
+        at, blocks, packed, offset = times(frame, self._arc), list[Block](), list[bytes](), 0
+        for row in range(0, frame.height, BLOCK_ROWS):
+            content, rows = pack(frame.slice(row, BLOCK_ROWS)), slice(row, row + BLOCK_ROWS)
+            first_ms, last_ms = int(at[rows].min()), int(at[rows].max())
+            bounds = int(of[rows][0]), int(of[rows][-1])
+            packed.append(content)
+            blocks.append(
+                Block(offset, len(content), zlib.crc32(content), first_ms, last_ms, bounds)
+            )
+            offset += len(content)
         self._replace(name, lambda file: file.writelines(packed))
         return Segment(
             file=name,
             rows=frame.height,
             ended=frame.height - int(frame[ENTERS].sum()),
-            first_ms=int(at[0]),
-            last_ms=int(at[-1]),
+            first_ms=int(at.min()),
+            last_ms=int(at.max()),
             last_epoch=cast(int, frame[EPOCH].max()),
             blocks=tuple(blocks),
+            starts=tuple(starts),
         )
 
     def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:

@@ -6,8 +6,10 @@ stored at the same place as the version, and one range scan reads both: a tuple 
 epoch iff it has entered by then and has not left since (as in the traces of Differential Dataflow).
 Within an epoch, leaving changes precede entering ones.
 
-The newest changes are in memory, the others in immutable segments (`sweepers.segments`), all in
-event-time order. Only segments survive the process: a restart begins at the last sealed epoch and
+The newest changes are in memory, in event-time order, the others in immutable segments
+(`sweepers.segments`). A segment is ordered by the groups that boxes request, if the plan knows them
+(`clustered`): a request of one group reads one block of each segment of its time, not all of them.
+Only segments survive the process: a restart begins at the last sealed epoch and
 reads on from the topic.
 """
 
@@ -74,16 +76,24 @@ class Store:
         folder: Created if missing. Damaged files and those of another arc are removed, since the
             copy can be read from the topic again; `rebuilt` then says why.
         arc: The arc; laws L2 and L3 must hold for it.
+        clustered: Fields that most requests name: the changes of a group are together in a file.
         segment_rows: How many changes are collected before they are sealed; a replace is two.
 
     Raises:
         StoreError: If the folder can't be used.
     """
 
-    def __init__(self, folder: Path, *, arc: Arc, segment_rows: int = 65_536) -> None:
-        self._arc = arc
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        arc: Arc,
+        clustered: tuple[str, ...] = (),
+        segment_rows: int = 65_536,
+    ) -> None:
+        self._arc, self._clustered = arc, clustered
         self._segment_rows = segment_rows
-        self._segments = Segments(folder, arc=arc)
+        self._segments = Segments(folder, arc=arc, clustered=clustered)
         self._tail: list[pl.DataFrame] = []
         self.upto = self._durable.upto
         self._resume = self._durable.resume
@@ -216,7 +226,7 @@ class Store:
         """
         ends = ranges.select(pl.col("from_ms").min(), pl.col("to_ms").max())
         ((first_ms, end_ms),) = ends.rows()
-        sealed = (block.first_ms for segment in self._durable.segments for block in segment.blocks)
+        sealed = chain.from_iterable(segment.starts for segment in self._durable.segments)
         tail = (times(part, self._arc)[:: segments.BLOCK_ROWS].tolist() for part in self._tail)
         low, high = max(first_ms, self._oldest_ms), min(end_ms, to_ms)
         starts = sorted(s for s in {*sealed, *chain.from_iterable(tail)} if low < s < high)
@@ -227,7 +237,8 @@ class Store:
 
     def _ranges(self, ranges: pl.DataFrame | None, *, from_ms: int = EARLIEST_MS) -> Ranges:
         """Return ranges without what has been dropped."""
-        return Ranges(ranges, arc=self._arc, from_ms=max(from_ms, self._oldest_ms))
+        from_ms = max(from_ms, self._oldest_ms)
+        return Ranges(ranges, arc=self._arc, from_ms=from_ms, clustered=self._clustered)
 
     def _changes_of(
         self, epoch: int, requested: Ranges, *, most_bytes: int = NO_LIMIT
@@ -242,8 +253,8 @@ class Store:
             raise NotYetCompleteError(self._arc.name, epoch=epoch, upto=self.upto)
         schema = self._schema
         parts = [pl.DataFrame(schema=schema)]
-        for part in self._parts(requested):
-            rows = requested.rows(part)
+        for part, in_order in self._parts(requested):
+            rows = requested.rows(part, in_order=in_order)
             if not len(rows):
                 continue
             found = by_column.rows(part, pl.Series(rows))
@@ -295,9 +306,10 @@ class Store:
             StoreError: If the write fails; then they are dropped only from answers.
         """
         self._oldest_ms = max(self._oldest_ms, event_time_ms)
-        kept = [s for s in self._durable.segments if s.last_ms >= self._oldest_ms]
-        if len(kept) < len(self._durable.segments):
-            self._commit(iter(()), segments=tuple(kept))
+        is_old = self._segments.summary.zones.last_ms < self._oldest_ms
+        if is_old.any():
+            pairs = zip(self._durable.segments, is_old.tolist(), strict=True)
+            self._commit(iter(()), segments=tuple(s for s, old in pairs if not old))
         young = [
             part[times(part, self._arc).searchsorted(self._oldest_ms) :] for part in self._tail
         ]
@@ -384,14 +396,13 @@ class Store:
             alive = alive.unique(identity, keep="last") if identity else alive.tail(1)
         return alive
 
-    def _parts(self, ranges: Ranges) -> Iterator[pl.DataFrame]:
-        """Yield the frames that may hold tuples of the ranges."""
-        for segment in self._durable.segments:
-            if ranges.touch(segment.first_ms, segment.last_ms):
-                part = self._segments.read(segment, ranges)
-                if part.height:
-                    yield part
-        yield from self._tail
+    def _parts(self, ranges: Ranges) -> Iterator[tuple[pl.DataFrame, bool]]:
+        """Yield the frames that may hold tuples of ranges, and whether they are in time order."""
+        for segment in self._segments.touched(ranges):
+            part = self._segments.read(segment, ranges)
+            if part.height:
+                yield part, not self._clustered
+        yield from ((part, True) for part in self._tail)
 
     def _cut(self, changes: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield even pieces of `segment_rows` rows or slightly more, so that none is tiny."""
@@ -421,15 +432,10 @@ class Store:
         self._segments.commit(frames, manifest)
 
     def _rewrite_if_worth_it(self) -> None:
-        """Rewrite the segments without obsolete changes, once those are half of all or more.
-
-        Each tuple that left by the floor accounts for two of them. Blocks that hold only dropped
-        tuples are counted too.
-        """
-        segments = self._durable.segments
-        obsolete = sum(2 * s.ended for s in segments if s.last_epoch <= self.floor)
-        obsolete += sum(s.rows_before(self._oldest_ms) for s in segments)
-        if obsolete and 2 * obsolete >= sum(s.rows for s in segments):
+        """Rewrite the segments without obsolete changes, once those are half of all or more."""
+        summary = self._segments.summary
+        obsolete = summary.obsolete(floor=self.floor, oldest_ms=self._oldest_ms)
+        if obsolete and 2 * obsolete >= int(summary.rows.sum()):
             self._commit(self._kept(self.floor), segments=())
 
     def _kept(self, floor: int) -> Iterator[pl.DataFrame]:

@@ -98,7 +98,12 @@ class Sweeper:
         self._told = (-1, 0, 0)
 
     def _open(self) -> None:
-        self.store = Store(self.folder, arc=self.arc, segment_rows=self.segment_rows)
+        self.store = Store(
+            self.folder,
+            arc=self.arc,
+            clustered=self.shared.plan.requested_by(self.arc.name),
+            segment_rows=self.segment_rows,
+        )
         if self.store.rebuilt:
             log.warning(
                 "%s: its copy is read from the topic again: %s", self.name, self.store.rebuilt

@@ -37,7 +37,7 @@ from rich.table import Table
 from bench import tape
 from bench.peers import chart, engine
 from bench.peers.engine import Job, Measured
-from bench.processes import Settings
+from bench.processes import Run, Settings
 from bench.run import SCHEMAS, errata, fill, preload, raw
 from bench.variants import DEMO, LATENESS_MS, OVERLAPPING, PEERS, TAPES
 from errata.schemas import revisions as frames
@@ -134,7 +134,7 @@ class Bench:
         copied = raw(self.kafka, tape_name, self.records[tape_name], f"copy-{query}{turn}")
         runs[RAW].append(Measured(copied["wall"], copied["this"], 0, 0))
         count = self.counts[tape_name]
-        ours = errata(self.kafka, query, f"peers-{query}{turn}", count)
+        ours = errata(Run(query, self.kafka, f"peers-{query}{turn}", tape_name), count)
         used_s = ours["all"] - ours["broker"] - ours["this"]
         windows = PEERS[query].expected(count).height
         runs[OURS].append(Measured(ours["wall"], used_s, 0, windows, int(ours["rows"])))

@@ -61,6 +61,14 @@ class CompiledPlan(Plan):
         path = self.paths.get(box)
         return [a.arc.name for a in path.anchors if a.everywhere] if path else []
 
+    def requested_by(self, arc: str) -> tuple[str, ...]:
+        """Return the fields whose values every box requests that replays a connection point."""
+        fields = [
+            a.pushed for path in self.paths.values() for a in path.anchors if a.arc.name == arc
+        ]
+        common = set(fields[0]).intersection(*fields) if fields else set()
+        return tuple(name for name in self.topology.arcs[arc].fields if name in common)
+
     def radius_ms(self, arc: str) -> int:
         """Return the radius of an anchor: the largest that any box needs; 0 if none replays it."""
         return max((path.radius_ms(arc) for path in self.paths.values()), default=0)

@@ -9,11 +9,12 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from errata.processors.arcs import feeds
 from errata.processors.plan.deployed import declare_end, deploy, topic_specs
+from errata.processors.tasks import attempt as attempts
+from errata.processors.tasks import task as tasks
 from errata.processors.tasks.replay_client import LONGEST_RESEND_S
 from errata.processors.tasks.task import Task
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
@@ -88,9 +89,13 @@ class Simulation:
         self.since = -1  # the last epoch of the plan's version before this one
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
         self.rng = random.Random(seed)
-        # What is handed over, and what is read, depends on the seed alone.
-        self._clock: Any = mock.patch.object(feeds, "monotonic", self.now_s)
-        self._clock.start()
+        # What is handed over, read, and looked up again depends on the seed alone.
+        self._clocks = [
+            mock.patch.object(module, "monotonic", self.now_s)
+            for module in (feeds, attempts, tasks)
+        ]
+        for clock in self._clocks:
+            clock.start()
         self.now, self.seen = 1_000_000, Counter[str]()
         self.trims = 0
         self.cluster = MemoryCluster() if cluster is None else cluster
@@ -236,7 +241,8 @@ class Simulation:
 
     def close(self) -> None:
         """Close all files."""
-        self._clock.stop()
+        for clock in self._clocks:
+            clock.stop()
         for process in [*self.processes, *self.zombies]:
             process.close()
 

@@ -39,6 +39,27 @@ ROBUST = [
         tests="tests/sweepers/test_store.py",
     ),
     Mutant(
+        "a block counts for the first of its groups alone",
+        "sweepers/segments.py",
+        "bounds = int(of[rows][0]), int(of[rows][-1])",
+        "bounds = int(of[rows][0]), int(of[rows][0])",
+        tests="tests/sweepers/test_store.py",
+    ),
+    Mutant(
+        "a copy that another version of polars has ordered is read",
+        "sweepers/ranges.py",
+        "return zlib.crc32(pl.concat(each.hash_rows() for each",
+        "return zlib.crc32(pl.concat(each.head(0).hash_rows() for each",
+        tests="tests/sweepers/test_store.py",
+    ),
+    Mutant(
+        "ranges of groups are searched in rows that are not in order of time",
+        "sweepers/ranges.py",
+        '(wanted if in_order else wanted.sort("@at_ms"))',
+        "wanted",
+        tests="tests/sweepers/test_store.py",
+    ),
+    Mutant(
         "blocks that were read stay in memory",
         "sweepers/segments.py",
         "while self._bytes > self._limit_bytes and len(self._frames) > 1:",

@@ -28,7 +28,12 @@ from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 from errata.sweepers import segments
-from errata.sweepers.ranges import EpochOrderError, HistoryRemovedError, NotYetCompleteError
+from errata.sweepers.ranges import (
+    EpochOrderError,
+    HistoryRemovedError,
+    NotYetCompleteError,
+    hashing,
+)
 from errata.sweepers.segments import DamagedCopyError, StoreError
 from errata.sweepers.store import NO_LIMIT, Part, Store
 
@@ -141,6 +146,11 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
+def some_fields(arc: Arc, seed: random.Random) -> tuple[str, ...]:
+    """The fields by which a copy is clustered, in half of the cases none."""
+    return tuple(seed.sample(list(arc.fields), seed.choice([0, 0, 1, 2])))
+
+
 def feed(store: Store, arc: Arc, made: Oracle, upto: int, seed: random.Random) -> None:
     """Append the epochs after the store's, all at once, in any order of rows."""
     part = [r for r in made.revisions if store.upto < r["epoch"] <= upto]
@@ -231,9 +241,9 @@ def test_oracle_as_of_equals_a_fold_over_seals_rewrites_crashes_and_forgetting(
     arc: Arc, number: int, epoch_count: int, segment_rows: int
 ) -> None:
     seed, last = random.Random(number), epoch_count - 1
-    made = history(arc, seed, epoch_count)
+    made, clustered = history(arc, seed, epoch_count), some_fields(arc, seed)
     with folder() as path:
-        store = Store(path, arc=arc, segment_rows=segment_rows)
+        store = Store(path, arc=arc, clustered=clustered, segment_rows=segment_rows)
         oldest_ms = -(2**62)
         while store.upto < last:
             feed(store, arc, made, min(last, store.upto + seed.randint(1, 4)), seed)
@@ -246,7 +256,7 @@ def test_oracle_as_of_equals_a_fold_over_seals_rewrites_crashes_and_forgetting(
                 store.seal()
                 assert store.sealed == store.upto
             if seed.random() < 0.3:  # a crash: no close; what is not sealed comes again
-                store = Store(path, arc=arc, segment_rows=segment_rows)
+                store = Store(path, arc=arc, clustered=clustered, segment_rows=segment_rows)
                 assert store.rebuilt is None
                 assert store.resume == resume_of(store.upto)
                 store.drop_before(oldest_ms)
@@ -271,8 +281,9 @@ def test_oracle_the_last_version_counts_wherever_the_brokers_have_lost_revisions
         if revision["a"] is not None:
             state[key] = revision["a"]
     made = Oracle([dict(enumerate(state.values()))] * epoch_count, left)
+    clustered = some_fields(arc, seed)
     with folder() as path:
-        store = Store(path, arc=arc, segment_rows=segment_rows)
+        store = Store(path, arc=arc, clustered=clustered, segment_rows=segment_rows)
         while store.upto < last:
             feed(store, arc, made, min(last, store.upto + seed.randint(1, 4)), seed)
         store.settle(last)
@@ -321,8 +332,9 @@ GROUPS, EACH, MOST_BYTES = 50, 40, 20_000
 
 @pytest.mark.parametrize("segment_rows", [100, 10_000])
 @pytest.mark.parametrize("by", ["product", "time", None, "product at one time"])
+@pytest.mark.parametrize("clustered", [(), ("product",)], ids=["by time", "clustered"])
 def test_parts_of_a_large_answer_are_bounded_and_few(
-    tmp_path: Path, by: str | None, segment_rows: int
+    tmp_path: Path, by: str | None, segment_rows: int, clustered: tuple[str, ...]
 ) -> None:
     """Whether many groups, many times, or one range with everything is asked for."""
     step = 0 if by == "product at one time" else 50
@@ -337,7 +349,7 @@ def test_parts_of_a_large_answer_are_bounded_and_few(
         for n in range(EACH)
     ]
     revisions = [{"op": rev.INSERT, "b": None, "a": row, "epoch": 0} for row in rows]
-    store = Store(tmp_path / "copy", arc=TRADES, segment_rows=segment_rows)
+    store = Store(tmp_path / "copy", arc=TRADES, clustered=clustered, segment_rows=segment_rows)
     store.append(frame(TRADES, revisions), upto=0, resume=1)
     last_ms = EACH * 50
     if by in ("product", "product at one time"):
@@ -355,6 +367,53 @@ def test_parts_of_a_large_answer_are_bounded_and_few(
     (whole,) = in_parts(store, TRADES, 0, ranges, most_bytes=NO_LIMIT)
     assert len(parts) <= 1 + 4 * size_of(whole.tuples) // MOST_BYTES
     assert len(parts) > 5
+
+
+def test_a_request_of_one_group_reads_one_block_of_each_file_of_its_time(tmp_path: Path) -> None:
+    rows = [
+        {"key": f"{n}", "at": n, "product": f"product {n % 16}", "notional": n} for n in range(512)
+    ]
+    revisions = [{"op": rev.INSERT, "b": None, "a": row, "epoch": 0} for row in rows]
+    for clustered, blocks in (((), 32), (("product",), 2)):
+        path = tmp_path / f"by {len(clustered)}"
+        store = Store(path, arc=TRADES, clustered=clustered, segment_rows=128)
+        store.append(frame(TRADES, revisions), upto=0, resume=1)
+        with mock.patch.object(store._segments, "_block", wraps=store._segments._block) as block:
+            asked = pl.DataFrame({"from_ms": [128], "to_ms": [256], "product": ["product 3"]})
+            assert store.as_of(0, asked)["notional"].to_list() == [*range(131, 256, 16)]
+            assert block.call_count == blocks
+
+
+def test_groups_are_found_in_their_own_ranges_in_a_copy_that_another_field_orders(
+    tmp_path: Path,
+) -> None:
+    rows = [{"key": f"{n}", "at": n % 20, "product": "ab"[n % 2], "notional": n} for n in range(80)]
+    revisions = [{"op": rev.INSERT, "b": None, "a": row, "epoch": 0} for row in rows]
+    store = Store(tmp_path, arc=TRADES, clustered=("key",), segment_rows=80)
+    store.append(frame(TRADES, revisions), upto=0, resume=1)
+    asked = pl.DataFrame({"from_ms": [0, 8, 0], "to_ms": [4, 12, 20], "product": [*"aab"]})
+    found = store.as_of(0, asked)
+    assert set(found.filter(product="a")["at"]) == {0, 2, 8, 10}
+    assert set(found.filter(product="b")["at"]) == {*range(1, 20, 2)}
+    assert found.height == 4 * 4 + 40
+
+
+def test_another_way_to_hash_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, hash_rows = hashing.__wrapped__(), pl.DataFrame.hash_rows
+    assert known == hashing.__wrapped__()
+    monkeypatch.setattr(pl.DataFrame, "hash_rows", lambda self, seed=1: hash_rows(self, seed))
+    assert known != hashing.__wrapped__()
+
+
+@pytest.mark.parametrize("change", ["clustered", "hashing"])
+def test_a_copy_in_another_order_is_read_again(tmp_path: Path, monkeypatch, change: str) -> None:
+    store = Store(tmp_path, arc=TRADES, clustered=("product",), segment_rows=2)
+    store.append(inserts(4, epoch=0), upto=0, resume=9)
+    assert Store(tmp_path, arc=TRADES, clustered=("product",)).rebuilt is None
+    if change == "hashing":
+        monkeypatch.setattr(segments, "hashing", lambda: 1)
+    clustered = ("key",) if change == "clustered" else ("product",)
+    assert "another" in str(Store(tmp_path, arc=TRADES, clustered=clustered).rebuilt)
 
 
 def test_append_refuses_epochs_already_complete_or_beyond_upto(tmp_path: Path) -> None:
@@ -438,9 +497,13 @@ def test_drop_before_removes_whole_segments_and_hides_the_rest_at_once(tmp_path:
     assert sorted(again.as_of(0, None)["at"]) == list(range(25, 40))
 
 
+@pytest.mark.parametrize("clustered", [(), ("key",)], ids=["by time", "clustered"])
 @pytest.mark.parametrize("segment_rows", [30, 1_000, 100_000])
-def test_a_copy_is_flat_however_much_is_dropped(tmp_path: Path, segment_rows: int) -> None:
-    store, counts = Store(tmp_path, arc=TRADES, segment_rows=segment_rows), []
+def test_a_copy_is_flat_however_much_is_dropped(
+    tmp_path: Path, segment_rows: int, clustered: tuple[str, ...]
+) -> None:
+    store = Store(tmp_path, arc=TRADES, clustered=clustered, segment_rows=segment_rows)
+    counts = list[int]()
     for epoch in range(300):
         rows = [trade(n, 10 * epoch - 90 * (n == 0), key=f"{epoch}/{n}") for n in range(10)]
         made = [{"op": rev.INSERT, "b": None, "a": row, "epoch": epoch} for row in rows]
@@ -686,7 +749,9 @@ def test_random_damage_is_noticed_or_without_effect(
 
 def test_blocks_of_all_copies_of_a_process_are_bounded(tmp_path: Path) -> None:
     cache = segments.Cache(100)
-    block = [segments.Block(0, size, n, 0, 0) for n, size in enumerate([40, 40, 40, 500, 10])]
+    block = [
+        segments.Block(0, size, n, 0, 0, (0, 0)) for n, size in enumerate([40, 40, 40, 500, 10])
+    ]
     reads = []
 
     def read(number: int) -> pl.DataFrame:

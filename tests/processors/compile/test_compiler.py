@@ -174,6 +174,18 @@ def test_the_anchor_is_the_nearest_connection_point_and_the_radius_adds_the_wind
         assert plan.radius_ms(anchor) == radius * 60_000
 
 
+def test_a_copy_is_clustered_by_the_fields_that_all_its_requests_name():
+    net = Network("clustered")
+    trades = source(net)
+    trades.aggregate("a", by=["product", "desk"], window=WINDOW, mode="upstream", n="count(*)")
+    assert compile_network(net).requested_by("trades") == ("product", "desk")
+    trades.aggregate("b", by=["desk"], window=WINDOW, mode="upstream", n="count(*)")
+    assert compile_network(net).requested_by("trades") == ("desk",)
+    trades.aggregate("c", by=["product"], window=WINDOW, mode="upstream", n="count(*)")
+    assert compile_network(net).requested_by("trades") == ()
+    assert compile_network(net).requested_by("a") == ()
+
+
 def test_partition_by_is_inferred_from_what_all_aggregates_group_by():
     net = Network("inferred")
     trades = source(net)
