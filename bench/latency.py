@@ -68,7 +68,7 @@ TOPICS = [
     TopicSpec(f"latency-{name}", 1, {"message.timestamp.type": "LogAppendTime"})
     for name in ("trades", "quotes", "results")
 ]
-INTERVALS_MS = (20, 50, 200)
+INTERVALS_MS = (50, 100, 200)
 HOUR_MS, MARK, LIMIT_S = 3_600_000, 1_000_000, 120.0
 QUANTILES = (50, 95, 99)
 MOST_A_SECOND = 4_000
@@ -111,7 +111,9 @@ class Row:
 
 
 @contextmanager
-def running(name: str, kafka: Settings, interval_ms: int, folder: Path) -> Iterator[None]:
+def running(
+    name: str, kafka: Settings, interval_ms: int, folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run `errata up` on a network, with epochs of a length."""
     folder.mkdir()
     Path(folder, "net.py").write_text(HEAD + BOXES[name] + SINK)
@@ -128,9 +130,9 @@ def running(name: str, kafka: Settings, interval_ms: int, folder: Path) -> Itera
             cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
     try:
-        yield
-        if up.poll() is not None:
-            raise SystemExit(f"errata up ended:\n{log.read_text()}")
+        yield up
+    except TimeoutError as error:
+        raise SystemExit(f"{error}; errata up said:\n{log.read_text()}") from error
     finally:
         up.terminate()
         up.wait()
@@ -142,9 +144,11 @@ class Feed:
     Args:
         kafka: Settings of the broker.
         tuples: How many there are; a correction concerns one of them.
+        up: The network.
     """
 
-    def __init__(self, kafka: Settings, tuples: int) -> None:
+    def __init__(self, kafka: Settings, tuples: int, up: subprocess.Popen[bytes]) -> None:
+        self.up = up
         self.producer = Producer({**kafka, "linger.ms": 0, "acks": "all"})
         self.consumer = Consumer(
             {**kafka, "group.id": "bench", "isolation.level": "read_committed"}
@@ -187,8 +191,8 @@ class Feed:
         deadline = time.monotonic() + LIMIT_S
         while not is_done():
             self.read(0.05)
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{what} did not come within {LIMIT_S:.0f} s")
+            if time.monotonic() > deadline or self.up.poll() is not None:
+                raise TimeoutError(f"{what} did not come within {LIMIT_S:.0f} s")
 
     def correct(self) -> None:
         """Send the next correction: of another tuple each time."""
@@ -245,8 +249,8 @@ def measure(
     with EmbeddedBroker() as broker:
         kafka = dict(broker.settings)
         create_topics(kafka, TOPICS)
-        with running(network, kafka, interval_ms, folder):
-            feed = Feed(kafka, tuples)
+        with running(network, kafka, interval_ms, folder) as up:
+            feed = Feed(kafka, tuples, up)
             feed.start()
             feed.read(2)
             most = feed.capacity()

@@ -54,7 +54,7 @@ class Run:
             return {role: (scopes, ALL_PARTITIONS) for role, scopes in roles.items()}
         scopes = list(chain.from_iterable(roles.values()))
         parts = (Part(number, self.parts) for number in range(self.parts))
-        return {f"part {part}": (scopes, part) for part in parts}
+        return {f"part {part.first + 1} of {part.of}": (scopes, part) for part in parts}
 
 
 class Running(NamedTuple):

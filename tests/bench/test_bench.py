@@ -52,6 +52,10 @@ def test_every_correction_has_its_latency(broker):
     assert not any("nan" in row for row in rows)
 
 
+def test_a_correction_revises_its_result_in_a_long_history():
+    assert "| 1,000,000 |" in re.sub(" +", " ", run("bench.history", "--short"))
+
+
 def test_the_charts_show_every_engine_and_network():
     rates = {"signed": {"Errata": 1_000.0, "Kafka <Streams>": 500.0}}
     assert {"Errata", "Kafka &lt;Streams&gt;", "1.0 k/s"} <= texts(chart.drawn(rates))
