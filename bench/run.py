@@ -181,9 +181,10 @@ def errata(run: Run, count: int) -> Taken:
         counts.update(view.of(task).counts)
     told = ", ".join(f"{CountKey.parse(key).what} {value}" for key, value in counts.items())
     print(f"    {run.variant}: {taken['wall']:.2f} s; {told}", flush=True)
-    differences = check(cluster, plan, variant, count)
-    if differences:
-        raise SystemExit(f"{run.variant}: {differences} results differ from recomputation")
+    wrong = check(cluster, plan, variant, count)
+    if wrong.height:
+        counted = {task: report.counts for task, report in view.reports.items()}
+        raise SystemExit(f"{run.variant}: differs from recomputation: {wrong}\n{counted}")
     cluster.close()
     return taken
 
@@ -195,8 +196,8 @@ def finished(view: View, task: str) -> bool:
     return told >= FOREVER
 
 
-def check(cluster: KafkaCluster, plan: CompiledPlan, variant: Variant, count: int) -> int:
-    """Return how many rows of a variant's arc differ from a recomputation."""
+def check(cluster: KafkaCluster, plan: CompiledPlan, variant: Variant, count: int) -> pl.DataFrame:
+    """Return the rows of a variant's arc that differ from a recomputation, found and wanted."""
     view = View(cluster, plan=plan)
     end = cluster.end(view.source)
     while not view.has_read_to(end):
@@ -212,8 +213,12 @@ def check(cluster: KafkaCluster, plan: CompiledPlan, variant: Variant, count: in
         source.close()
     found = rows.fold(plan.topology.arcs[variant.arc], pl.concat(parts))
     wanted = expected(variant, count)
-    same = found.join(wanted, on=wanted.columns, how="semi", nulls_equal=True)
-    return max(found.height, wanted.height) - same.height
+    found, names = found.select(wanted.columns), wanted.columns
+    sides = {"found": (found, wanted), "wanted": (wanted, found)}
+    return pl.concat(
+        one.join(other, on=names, how="anti", nulls_equal=True).with_columns(side=pl.lit(side))
+        for side, (one, other) in sides.items()
+    ).sort(names)
 
 
 @cache
