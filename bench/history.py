@@ -92,9 +92,10 @@ class History:
         self.plan, self.products = plan_of("downstream", WINDOW_ROWS * SPACING_MS), products
         self.count, self.epoch = 0, 0
         arcs = self.plan.topology.arcs
-        by_product = ("product",)
-        self.trades = Store(folder / "trades", arc=arcs["trades"], clustered=by_product)
-        self.results = Store(folder / "totals", arc=arcs["totals"], clustered=by_product)
+        self.trades, self.results = (
+            Store(folder / name, arc=arcs[name], clustered=self.plan.requested_by(name))
+            for name in ("trades", "totals")
+        )
 
     def grow(self, count: int) -> None:
         """Append trades and their results until there are about so many."""

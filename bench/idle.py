@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
@@ -24,7 +20,14 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bench.processes import Settings, broker_pid, children, command_of, processor_s
+from bench.processes import (
+    Settings,
+    broker_pid,
+    children,
+    command_of,
+    errata_up,
+    processor_s,
+)
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.settings import TopicSpec
@@ -61,32 +64,6 @@ SOURCES = ("trades", "names", "places")
 SINKS = {"idle-totals": "total", "idle-placed": "price"}
 SYMBOLS, TUPLES, HOUR_MS, MARK = 10, 400, 3_600_000, 1_000_000
 LIMIT_S = 120.0
-
-
-@contextmanager
-def network(kafka: Settings, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `errata up` on the network; its log is printed if it ends by itself."""
-    create_topics(kafka, [TopicSpec(f"idle-{name}", 1) for name in SOURCES])
-    with tempfile.TemporaryDirectory(prefix="errata-bench-") as folder:
-        Path(folder, "idle.py").write_text(NETWORK)
-        environ = os.environ | {
-            "KAFKA_BOOTSTRAP_SERVERS": str(kafka["bootstrap.servers"]),
-            "ERRATA_STATE": str(Path(folder, "state")),
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-        }
-        log = Path(folder, "log")
-        with log.open("wb") as out:
-            up = subprocess.Popen(
-                [sys.executable, "-m", "errata", "up", "idle.py", *options],
-                cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            )  # fmt: skip
-        try:
-            yield up
-            if up.poll() is not None:
-                print(log.read_text())
-        finally:
-            up.terminate()
-            up.wait()
 
 
 class Feed:
@@ -170,17 +147,19 @@ def main() -> None:
     parser.add_argument("--apart", action="store_true", help="a process for each scope")
     options = parser.parse_args()
     console, apart = Console(width=100), ["--apart"] * options.apart
-    with EmbeddedBroker() as broker, network(broker.settings, *apart) as up:
-        feed = Feed(broker.settings)
-        feed.start()
-        feed.consumer.close()
-        pids = {role_of(command_of(pid)): pid for pid in (up.pid, *children(up.pid))}
-        pids["broker"] = broker_pid()
-        time.sleep(options.settle)
-        before, began_s = used(pids), time.monotonic()
-        time.sleep(options.seconds)
-        wall_s = time.monotonic() - began_s
-        taken = {role: 100 * (now - before[role]) / wall_s for role, now in used(pids).items()}
+    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory(prefix="errata-bench-") as name:
+        create_topics(broker.settings, [TopicSpec(f"idle-{source}", 1) for source in SOURCES])
+        with errata_up(NETWORK, broker.settings, Path(name), *apart) as up:
+            feed = Feed(broker.settings)
+            feed.start()
+            feed.consumer.close()
+            pids = {role_of(command_of(pid)): pid for pid in (up.pid, *children(up.pid))}
+            pids["broker"] = broker_pid()
+            time.sleep(options.settle)
+            before, began_s = used(pids), time.monotonic()
+            time.sleep(options.seconds)
+            wall_s = time.monotonic() - began_s
+            taken = {role: 100 * (now - before[role]) / wall_s for role, now in used(pids).items()}
     table = Table("process", "% of a core", box=MARKDOWN)
     ours = [share for role, share in taken.items() if role != "broker"]
     rows = taken | {f"all {len(ours)} but the broker": sum(ours)}

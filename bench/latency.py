@@ -17,11 +17,9 @@ import json
 import math
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +30,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bench.processes import Settings
+from bench import svg
+from bench.processes import Settings, errata_up
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.settings import TopicSpec
@@ -105,37 +104,9 @@ class Row:
     read: list[float]
 
     @property
-    def late(self) -> int:
+    def merged(self) -> int:
         """How many corrections have no result of their own: a later one came in the same epoch."""
         return self.sent - len(self.appended)
-
-
-@contextmanager
-def running(
-    name: str, kafka: Settings, interval_ms: int, folder: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `errata up` on a network, with epochs of a length."""
-    folder.mkdir()
-    Path(folder, "net.py").write_text(HEAD + BOXES[name] + SINK)
-    environ = os.environ | {
-        "KAFKA_BOOTSTRAP_SERVERS": str(kafka["bootstrap.servers"]),
-        "ERRATA_STATE": str(folder / "state"),
-        "ERRATA_EPOCHS__INTERVAL": f"{interval_ms}ms",
-        "PYTHONPATH": str(Path(__file__).parents[1]),
-    }
-    log = folder / "log"
-    with log.open("wb") as out:
-        up = subprocess.Popen(
-            [sys.executable, "-m", "errata", "up", "net.py"],
-            cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-        )  # fmt: skip
-    try:
-        yield up
-    except TimeoutError as error:
-        raise SystemExit(f"{error}; errata up said:\n{log.read_text()}") from error
-    finally:
-        up.terminate()
-        up.wait()
 
 
 class Feed:
@@ -249,7 +220,10 @@ def measure(
     with EmbeddedBroker() as broker:
         kafka = dict(broker.settings)
         create_topics(kafka, TOPICS)
-        with running(network, kafka, interval_ms, folder) as up:
+        folder.mkdir()
+        environ = {"ERRATA_EPOCHS__INTERVAL": f"{interval_ms}ms"}
+        text = HEAD + BOXES[network] + SINK
+        with errata_up(text, kafka, folder, environ=environ) as up:
             feed = Feed(kafka, tuples, up)
             feed.start()
             feed.read(2)
@@ -282,7 +256,7 @@ def table(rows: list[Row]) -> Table:
             f"{found[-1] / row.interval_ms:.1f}",
             f"{read[0]:.0f}",
             f"{read[-1]:.0f}",
-            f"{row.late / row.sent:.1%}",
+            f"{row.merged / row.sent:.1%}",
         )
     return shown
 
@@ -301,9 +275,6 @@ def drawn(rows: list[Row]) -> str:
         return LEFT + math.log10(max(ms, 1)) / powers * (WIDTH - LEFT - RIGHT)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         '<text x="8" y="16">ms from the append of a correction to that of its result</text>',
     ]
     for number, (quantile, colour) in enumerate(COLOURS.items()):
@@ -322,7 +293,7 @@ def drawn(rows: list[Row]) -> str:
             f'<circle cx="{place(ms):.1f}" cy="{y}" r="5" fill="{COLOURS[quantile]}"/>'
             for quantile, ms in zip(QUANTILES, quantiles(row.appended), strict=True)
         ]
-    return "\n".join([*parts, "</svg>", ""])
+    return svg.picture(WIDTH, height, parts)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from bench import svg
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 70, 110, 30, 40
 
 Point = tuple[float, float]
@@ -33,9 +35,6 @@ def drawn(
         return LEFT + across * (WIDTH - LEFT - RIGHT), height
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text x="{LEFT}" y="18">{title} (both axes logarithmic)</text>',
     ]
     for power in range(low, math.floor(high) + 1):
@@ -59,4 +58,4 @@ def drawn(
         last = max(last + 16, up + 4)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{left + 6:.0f}" y="{last:.0f}" fill="{colour}">{name}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+    return svg.picture(WIDTH, HEIGHT, parts)

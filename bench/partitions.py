@@ -24,10 +24,11 @@ from rich.table import Table
 
 from bench.processes import Run
 from bench.run import SCHEMAS, errata, preload
+from bench.variants import VARIANTS
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 
-VARIANT, TAPE = "window", "revisions"
+VARIANT = VARIANTS["window"]
 SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (16, 2), (16, 4), (16, 8))
 """Partitions, and processes."""
 
@@ -47,7 +48,7 @@ def main() -> None:
         create_topics(kafka, [SCHEMAS])
         for partitions, count in product(dict.fromkeys(p for p, _ in SHAPES), counts):
             topic = topic_of(partitions, count)
-            records[count] = preload(kafka, TAPE, count, topic=topic, partitions=partitions)
+            records[count] = preload(kafka, VARIANT.tape, count, topic=topic, partitions=partitions)
         for turn, (partitions, parts), count in product(range(options.repeat), SHAPES, counts):
             name = f"bench{turn}-{partitions}-{parts}-{count}"
             used = errata(Run(VARIANT, kafka, name, topic_of(partitions, count), parts), count)
@@ -71,7 +72,7 @@ def main() -> None:
 
 def topic_of(partitions: int, count: int) -> str:
     """Return the topic of a number of trades in a number of partitions."""
-    return f"{TAPE}-{partitions}-{count}"
+    return f"{VARIANT.tape}-{partitions}-{count}"
 
 
 if __name__ == "__main__":

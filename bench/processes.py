@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +17,7 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.variants import ALL
+from bench.variants import Variant
 from errata.deploy.processes import ALL as ALL_PARTITIONS
 from errata.deploy.processes import Part
 from errata.processors.tasks.scope_task import ScopeTask
@@ -32,7 +34,7 @@ class Run:
     """A variant that runs in processes of its own.
 
     Args:
-        variant: Its name.
+        variant: The variant; it goes to the processes.
         kafka: Settings of the cluster.
         name: Name of the network.
         topic: The topic of the tape.
@@ -40,7 +42,7 @@ class Run:
             for each scope.
     """
 
-    variant: str
+    variant: Variant
     kafka: Settings
     name: str
     topic: str
@@ -49,7 +51,7 @@ class Run:
     @property
     def roles(self) -> dict[str, tuple[list[str], Part]]:
         """The scopes that each process runs, and for which part of the partitions."""
-        roles = ALL[self.variant].roles
+        roles = self.variant.roles
         if self.parts is None:
             return {role: (scopes, ALL_PARTITIONS) for role, scopes in roles.items()}
         scopes = list(chain.from_iterable(roles.values()))
@@ -86,11 +88,10 @@ def work(
         rows.value = max(rows.value, held)
         return stop.is_set()
 
-    variant = ALL[run.variant]
-    worker = Worker(variant.network(run.name, run.topic), Place(run.kafka, Path(state)))
+    worker = Worker(run.variant.network(run.name, run.topic), Place(run.kafka, Path(state)))
     scopes, part = run.roles[role]
     for scope in scopes:
-        worker.add_scope(scope, part=part, sweep_beside=not variant.apart)
+        worker.add_scope(scope, part=part, sweep_beside=not run.variant.apart)
     if role == "sweepers":
         worker.add_sweepers()
     start.wait()
@@ -128,6 +129,47 @@ def processes(run: Run) -> Iterator[Running]:
                 child.join(20)
                 if child.is_alive():
                     child.kill()
+
+
+@contextmanager
+def errata_up(
+    network: str, kafka: Settings, folder: Path, *options: str, environ: Mapping[str, str] = {}
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `errata up` on a network.
+
+    Args:
+        network: The file of the network.
+        kafka: Settings of the cluster.
+        folder: For that file, the state and the log.
+        options: Further options of the command.
+        environ: Further variables of its environment.
+
+    Raises:
+        SystemExit: If it has ended by itself, or what is done meanwhile takes too long; with its
+            log.
+    """
+    Path(folder, "net.py").write_text(network)
+    variables = {
+        "KAFKA_BOOTSTRAP_SERVERS": str(kafka["bootstrap.servers"]),
+        "ERRATA_STATE": str(folder / "state"),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    log = folder / "log"
+    with log.open("wb") as out:
+        up = subprocess.Popen(
+            [sys.executable, "-m", "errata", "up", "net.py", *options],
+            cwd=folder, env={**os.environ, **variables, **environ},
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        )  # fmt: skip
+    try:
+        yield up
+        if up.poll() is not None:
+            raise SystemExit(f"errata up ended:\n{log.read_text()}")
+    except TimeoutError as error:
+        raise SystemExit(f"{error}; errata up said:\n{log.read_text()}") from error
+    finally:
+        up.terminate()
+        up.wait()
 
 
 def broker_pid() -> int:

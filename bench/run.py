@@ -33,7 +33,7 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Assigned
 
 from bench.processes import Run, Settings, broker_pid, processes, processor_s
-from bench.variants import ALL, TAPES, VARIANTS, Variant
+from bench.variants import TAPES, VARIANTS, Variant
 from errata.client import rows
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -162,7 +162,7 @@ def errata(run: Run, count: int) -> Taken:
     Raises:
         SystemExit: If it is not done in time, or its results differ from a recomputation.
     """
-    cluster, variant = KafkaCluster(run.kafka), ALL[run.variant]
+    cluster, variant = KafkaCluster(run.kafka), run.variant
     plan = prepare(variant.network(run.name, run.topic), Place(run.kafka, Path()), cluster)
     declare_end(cluster, plan, "trades")
     view = View(cluster, plan=plan)
@@ -180,11 +180,11 @@ def errata(run: Run, count: int) -> Taken:
     for task in last:
         counts.update(view.of(task).counts)
     told = ", ".join(f"{CountKey.parse(key).what} {value}" for key, value in counts.items())
-    print(f"    {run.variant}: {taken['wall']:.2f} s; {told}", flush=True)
+    print(f"    {run.name}: {taken['wall']:.2f} s; {told}", flush=True)
     wrong = check(cluster, plan, variant, count)
     if wrong.height:
         counted = {task: report.counts for task, report in view.reports.items()}
-        raise SystemExit(f"{run.variant}: differs from recomputation: {wrong}\n{counted}")
+        raise SystemExit(f"{run.name}: differs from recomputation: {wrong}\n{counted}")
     cluster.close()
     return taken
 
@@ -260,9 +260,10 @@ def main() -> None:
         records = {name: preload(kafka, name, count) for name in used}["revisions"]
         for turn in range(times):
             taken["raw"].append(raw(kafka, "revisions", records, f"copy{turn}"))
-            for number, what in enumerate(chosen):
-                name = f"bench{turn}{number}"
-                taken[what].append(errata(Run(what, kafka, name, VARIANTS[what].tape), count))
+            for what in chosen:
+                variant = VARIANTS[what]
+                name = f"{what.replace(',', '').replace(' ', '-')}-{turn}"
+                taken[what].append(errata(Run(variant, kafka, name, variant.tape), count))
     print(table(taken, records))
 
 

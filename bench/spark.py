@@ -28,6 +28,7 @@ import polars as pl
 from confluent_kafka import Producer
 
 from bench import tape
+from bench.peers import plain_spark
 from bench.run import TopicSpec
 from bench.variants import NOTIONAL
 from errata import Network, tumbling
@@ -162,14 +163,8 @@ def plain(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[
     found = SchemaRegistry(cluster).latest(f"{plan.deployment.topic('trades')}-value")
     assert found is not None
     servers = kafka["bootstrap.servers"]
-    records = (
-        session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", plan.deployment.topic("trades"))
-        .option("startingOffsets", "earliest")
-        .load()
-    )
+    committed = {"kafka.isolation.level": "read_committed"}
+    records = plain_spark.read(session, servers, plan.deployment.topic("trades"), committed)
     body = f.expr("substring(value, 6)")
     trades = records.select(from_avro(body, json.dumps(found[1])).alias("r"))
     after = trades.where("r.op = 'insert'").select("r.after.*").withWatermark("at", "5 minutes")
@@ -181,15 +176,7 @@ def plain(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[
         to_avro(f.struct("product", "window")).alias("key"),
         to_avro(f.struct("traded", "trades", "largest")).alias("value"),
     )
-    query = (
-        written.writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", PLAIN)
-        .option("checkpointLocation", folder)
-        .outputMode("update")
-        .trigger(availableNow=True)
-        .start()
-    )
+    query = plain_spark.write(written, servers, PLAIN, folder)
     query.awaitTermination(LIMIT_S)
     return [json.loads(progress.json) for progress in query.recentProgress]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from bench import svg
+
 PLACE = Path(__file__).parents[2] / "docs" / "img" / "peers.svg"
 WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 720, 190, 90, 16, 6, 34
 COLOURS = {"Errata": "#2a6f97", "raw consume and produce": "#adb5bd"}
@@ -33,9 +35,4 @@ def drawn(rates: dict[str, dict[str, float]]) -> str:
             ]
             y += BAR + GAP
         y += TOP
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y - TOP + GAP}" '
-        'font-family="sans-serif" font-size="12">'
-        f'<rect width="{WIDTH}" height="{y - TOP + GAP}" fill="white"/>'
-    )
-    return "\n".join([head, *parts, "</svg>", ""])
+    return svg.picture(WIDTH, y - TOP + GAP, parts)

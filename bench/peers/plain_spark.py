@@ -11,10 +11,44 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from errata.spark_jobs.session import open_session
 
 AT_ONCE = 200_000
+
+
+def read(session: Any, servers: object, topic: str, options: Mapping[str, str | int]) -> Any:
+    """Return the records of a topic from its start, as a stream."""
+    return (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .options(**options)
+        .load()
+    )
+
+
+def write(records: Any, servers: object, topic: str, folder: str) -> Any:
+    """Start a query that writes records to a topic, until all input is processed.
+
+    Args:
+        records: With ``key`` and ``value``; the last one of a key counts.
+        servers: Where the brokers are.
+        topic: The topic.
+        folder: Of the checkpoint.
+    """
+    return (
+        records.writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", topic)
+        .option("checkpointLocation", folder)
+        .outputMode("update")
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 def main() -> None:
@@ -31,14 +65,7 @@ def main() -> None:
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
-    records = (
-        session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", source)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", AT_ONCE)
-        .load()
-    )
+    records = read(session, servers, source, {"maxOffsetsPerTrigger": AT_ONCE})
     revision = records.select(from_avro(f.expr("substring(value, 6)"), schema).alias("r"))
     sides = f.array(
         f.struct(f.lit(-1).alias("sign"), f.col("r.before").alias("trade")),
@@ -72,15 +99,7 @@ def main() -> None:
         ),
     )
     print("BEGUN", time.time_ns() // 1_000_000, flush=True)
-    running = (
-        written.writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", sink)
-        .option("checkpointLocation", folder)
-        .outputMode("update")
-        .trigger(availableNow=True)
-        .start()
-    )
+    running = write(written, servers, sink, folder)
     running.awaitTermination()
     dropped = 0
     for progress in running.recentProgress:

@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -71,6 +73,7 @@ def main() -> None:
     parser.add_argument("--chart", action="store_true", help="draw docs/img/peers.svg")
     parser.add_argument("--short", action="store_true", help="20,000 trades, once: for CI")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that an engine ends, too
     if options.short:
         options.count, options.sliding, options.repeat = 20_000, 2_000, 1
     engines = {query: _chosen(ENGINES[query], options.engines) for query in options.queries}
@@ -134,7 +137,7 @@ class Bench:
         copied = raw(self.kafka, tape_name, self.records[tape_name], f"copy-{query}{turn}")
         runs[RAW].append(Measured(copied["wall"], copied["this"], 0, 0))
         count = self.counts[tape_name]
-        ours = errata(Run(query, self.kafka, f"peers-{query}{turn}", tape_name), count)
+        ours = errata(Run(PEERS[query], self.kafka, f"peers-{query}{turn}", tape_name), count)
         used_s = ours["all"] - ours["broker"] - ours["this"]
         windows = PEERS[query].expected(count).height
         runs[OURS].append(Measured(ours["wall"], used_s, 0, windows, int(ours["rows"])))
