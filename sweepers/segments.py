@@ -237,7 +237,7 @@ class Segments:
     def __init__(self, folder: Path, *, arc: Arc, clustered: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.rebuilt: str | None = None
-        self._arc, self._clustered = arc, clustered
+        self._arc = arc
         self.manifest = Manifest(
             Form(
                 VERSION,
@@ -301,6 +301,11 @@ class Segments:
             numbers = ranges.touched(self._zones_of(segment))
         wanted = [self._block(segment, segment.blocks[number]) for number in numbers]
         return pl.concat(wanted, rechunk=False) if wanted else pl.DataFrame()  # without columns
+
+    @property
+    def clustered(self) -> tuple[str, ...]:
+        """The fields by which changes are ordered within a file; none: by event time."""
+        return self.manifest.form.clustered
 
     def touched(self, ranges: Ranges) -> list[Segment]:
         """Return the segments that may hold changes of some ranges."""
@@ -408,8 +413,8 @@ class Segments:
 
     def _written(self, name: str, frame: pl.DataFrame) -> Segment:
         starts = times(frame, self._arc)[::BLOCK_ROWS].tolist()
-        of = buckets(frame, self._clustered, self._arc)
-        if self._clustered:
+        of = buckets(frame, self.clustered, self._arc)
+        if self.clustered:
             order = np.argsort(of, kind="stable")
             frame, of = frame[order], of[order]
         at, blocks, packed, offset = times(frame, self._arc), list[Block](), list[bytes](), 0

@@ -91,7 +91,7 @@ class Store:
         clustered: tuple[str, ...] = (),
         segment_rows: int = 65_536,
     ) -> None:
-        self._arc, self._clustered = arc, clustered
+        self._arc = arc
         self._segment_rows = segment_rows
         self._segments = Segments(folder, arc=arc, clustered=clustered)
         self._tail: list[pl.DataFrame] = []
@@ -238,7 +238,7 @@ class Store:
     def _ranges(self, ranges: pl.DataFrame | None, *, from_ms: int = EARLIEST_MS) -> Ranges:
         """Return ranges without what has been dropped."""
         from_ms = max(from_ms, self._oldest_ms)
-        return Ranges(ranges, arc=self._arc, from_ms=from_ms, clustered=self._clustered)
+        return Ranges(ranges, arc=self._arc, from_ms=from_ms, clustered=self._segments.clustered)
 
     def _changes_of(
         self, epoch: int, requested: Ranges, *, most_bytes: int = NO_LIMIT
@@ -401,7 +401,7 @@ class Store:
         for segment in self._segments.touched(ranges):
             part = self._segments.read(segment, ranges)
             if part.height:
-                yield part, not self._clustered
+                yield part, not self._segments.clustered
         yield from ((part, True) for part in self._tail)
 
     def _cut(self, changes: pl.DataFrame) -> Iterator[pl.DataFrame]:

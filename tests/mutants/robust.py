@@ -29,14 +29,14 @@ ROBUST = [
         "sweepers/segments.py",
         "if zlib.crc32(content) != block.checksum:",
         "if len(content) != block.size:",
-        tests="tests/sweepers/test_store.py",
+        tests="tests/sweepers/test_copy_on_disk.py",
     ),
     Mutant(
         "damage to a sweeper's manifest is not noticed",
         "sweepers/segments.py",
         'if checksum != f"{zlib.crc32(encoded):08x}".encode():',
         "if not checksum:",
-        tests="tests/sweepers/test_store.py",
+        tests="tests/sweepers/test_copy_on_disk.py",
     ),
     Mutant(
         "a block counts for the first of its groups alone",
@@ -64,7 +64,7 @@ ROBUST = [
         "sweepers/segments.py",
         "while self._bytes > self._limit_bytes and len(self._frames) > 1:",
         "while self._bytes > self._limit_bytes and not self._frames:",
-        tests="tests/sweepers/test_store.py",
+        tests="tests/sweepers/test_copy_on_disk.py",
     ),
     Mutant(
         "a sweeper answers while its disk is full",

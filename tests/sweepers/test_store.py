@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 import random
-import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,12 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.processors.boxes.replay import ReplayQuery
-from errata.processors.tasks.replay_client import Gathered
 from errata.processors.wire.replay import size_of
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
-from errata.schemas.fields import FieldType, physical
 from errata.sweepers import segments
 from errata.sweepers.ranges import (
     EpochOrderError,
@@ -34,202 +24,28 @@ from errata.sweepers.ranges import (
     NotYetCompleteError,
     hashing,
 )
-from errata.sweepers.segments import DamagedCopyError, StoreError
-from errata.sweepers.store import NO_LIMIT, Part, Store
-
-Tuple = dict[str, Any]
-
-
-def arc_of(
-    fields: Mapping[str, str], *, identity: tuple[str, ...], event_time: str, shift: int
-) -> Arc:
-    kinds = {name: FieldType.parse(kind) for name, kind in fields.items()}
-    return Arc("made", kinds, identity, event_time, (), event_time_shift_ms=shift)
-
-
-TRADES = arc_of(
-    {
-        "key": "string",
-        "at": "timestamp-millis",
-        "product": "string?",
-        "notional": "decimal(18,2)",
-    },
-    identity=("key",),
-    event_time="at",
-    shift=0,
-)
-TOTALS = arc_of(
-    {
-        "product": "string",
-        "window_start": "timestamp-millis",
-        "window_end": "timestamp-millis",
-        "traded": "decimal(38,2)",
-        "trades": "long",
-        "ratio": "double?",
-    },
-    identity=("product", "window_start"),
-    event_time="window_end",
-    shift=-1,
+from errata.sweepers.store import NO_LIMIT, Store
+from tests.sweepers.copies import (
+    TOTALS,
+    TRADES,
+    Oracle,
+    Tuple,
+    arc_of,
+    check,
+    feed,
+    folder,
+    frame,
+    history,
+    in_parts,
+    inserts,
+    resume_of,
+    shown,
+    size,
+    some_fields,
+    trade,
 )
 
-IDENTITIES: dict[str, list[Tuple]] = {
-    "key": [{"key": f"trade number {n} with a name too long to be inlined"} for n in range(6)],
-    "product": [{"product": p, "window_start": s} for p in ("a", "b") for s in (0, 10, 20)],
-}
-VALUES: dict[str, list[Any]] = {
-    "at": list(range(0, 30, 3)),
-    "window_end": list(range(1, 30, 4)),
-    "product": [None, "a", "b"],
-    "notional": [-5, 0, 10**17],
-    "traded": [10**38 - 1, 1 - 10**38, 7],
-    "trades": [1, 2],
-    "ratio": [None, math.nan, 0.0, -0.0, 1.5],
-}
-
-
-@dataclass
-class Oracle:
-    """A plain history: the state after each epoch, and the revisions that led there."""
-
-    states: list[dict[int, Tuple]] = field(default_factory=list)
-    revisions: list[dict[str, Any]] = field(default_factory=list)
-
-    def answer(self, arc: Arc, epoch: int, asked: Callable[[Tuple, int], bool]) -> list[str]:
-        return sorted(
-            repr(tuple(t.values()))
-            for t in self.states[epoch].values()
-            if asked(t, t[arc.event_time] + arc.event_time_shift_ms)
-        )
-
-
-def history(arc: Arc, seed: random.Random, epoch_count: int) -> Oracle:
-    """Inserts, replaces (of any field but the identity), deletes, reinserts, partition moves."""
-    made, state = Oracle(), dict[int, Tuple]()
-    names = IDENTITIES[arc.identity[0]]
-    for epoch in range(epoch_count):
-        for number in seed.sample(range(len(names)), seed.randint(0, 4)):
-            values = {n: seed.choice(VALUES[n]) for n in arc.fields if n not in arc.identity}
-            new = {n: (names[number] | values)[n] for n in arc.fields}
-            old = state.get(number)
-            kind = seed.choice(["replace", "replace", "delete", "move"]) if old else "insert"
-            if kind in ("delete", "move"):
-                made.revisions.append({"op": rev.DELETE, "b": old, "a": None, "epoch": epoch})
-            if kind in ("insert", "move"):
-                made.revisions.append({"op": rev.INSERT, "b": None, "a": new, "epoch": epoch})
-            if kind == "replace":
-                made.revisions.append({"op": rev.REPLACE, "b": old, "a": new, "epoch": epoch})
-            state = {n: t for n, t in state.items() if n != number}
-            if kind != "delete":
-                state[number] = new
-        made.states.append(state)
-    return made
-
-
-def frame(arc: Arc, revisions: list[dict[str, Any]]) -> pl.DataFrame:
-    rows = [
-        {"op": r["op"], "epoch": r["epoch"]}
-        | {
-            prefix + n: r[s] and r[s][n]
-            for s, prefix in (("b", rev.BEFORE), ("a", rev.AFTER))
-            for n in arc.fields
-        }
-        for r in revisions
-    ]
-    return pl.DataFrame(rows, schema={**rev.schema(arc.fields), "epoch": pl.Int64})
-
-
-def shown(tuples: pl.DataFrame) -> list[str]:
-    return sorted(repr(row) for row in tuples.rows())
-
-
-def same(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))
-
-
-def some_fields(arc: Arc, seed: random.Random) -> tuple[str, ...]:
-    """The fields by which a copy is clustered, in half of the cases none."""
-    return tuple(seed.sample(list(arc.fields), seed.choice([0, 0, 1, 2])))
-
-
-def feed(store: Store, arc: Arc, made: Oracle, upto: int, seed: random.Random) -> None:
-    """Append the epochs after the store's, all at once, in any order of rows."""
-    part = [r for r in made.revisions if store.upto < r["epoch"] <= upto]
-    store.append(frame(arc, seed.sample(part, len(part))), upto=upto, resume=resume_of(upto))
-
-
-def resume_of(upto: int) -> int:
-    return 100 + 7 * upto if upto >= 0 else 0
-
-
-def check(store: Store, arc: Arc, made: Oracle, oldest_ms: int, seed: random.Random) -> None:
-    """Ask for all tuples, and for random ranges, as of every epoch that can be asked for."""
-    for epoch in range(store.floor, store.upto + 1):
-        everything = made.answer(arc, epoch, lambda _, at: at >= oldest_ms)
-        assert shown(store.as_of(epoch, None)) == everything
-        group = seed.sample(list(arc.fields), seed.randint(0, 2))
-        tuples = [
-            names | {n: seed.choice(VALUES.get(n, [0])) for n in arc.fields if n not in names}
-            for names in seed.choices(IDENTITIES[arc.identity[0]], k=seed.randint(0, 6))
-        ]
-        starts = [seed.randint(-2, 30) for _ in tuples]
-        ranges = [(s, s + seed.randint(-1, 12), t) for s, t in zip(starts, tuples, strict=True)]
-        low, high = seed.choice([None, 5]), seed.choice([None, 25])
-        asked = pl.DataFrame(
-            [{"from_ms": s, "to_ms": e} | {n: t[n] for n in group} for s, e, t in ranges],
-            schema={"from_ms": pl.Int64, "to_ms": pl.Int64}
-            | {n: physical(arc.fields)[n] for n in group},
-        )
-
-        def wanted(
-            t: Tuple,
-            at: int,
-            ranges: Any = ranges,
-            group: Any = group,
-            low: Any = low,
-            high: Any = high,
-        ) -> bool:
-            return (
-                at >= oldest_ms
-                and (low is None or at >= low)
-                and (high is None or at < high)
-                and any(s <= at < e and all(same(r[n], t[n]) for n in group) for s, e, r in ranges)
-            )
-
-        found = store.as_of(epoch, asked, from_ms=low, to_ms=high)
-        assert found.schema == physical(arc.fields)
-        assert shown(found) == made.answer(arc, epoch, wanted)
-        parts = in_parts(store, arc, epoch, asked, most_bytes=seed.choice([1, 300, 1_000]))
-        whole = pl.concat([part.tuples for part in parts])
-        assert shown(whole) == shown(store.as_of(epoch, asked))
-
-
-def in_parts(
-    store: Store, arc: Arc, epoch: int, ranges: pl.DataFrame, *, most_bytes: int
-) -> list[Part]:
-    """Return the parts of an answer: each is asked for what the ones before it do not cover."""
-    gathered, parts = Gathered(ReplayQuery("made", epoch, ranges), arc), list[Part]()
-    while not gathered.is_whole:
-        left = gathered.left
-        part = store.part(epoch, left, most_bytes=most_bytes)
-        covered = store.as_of(epoch, left[: part.covered], to_ms=part.upto_ms)
-        assert shown(part.tuples) == shown(covered)
-        gathered.add(part.tuples, part.covered, part.upto_ms)
-        assert not gathered.left.equals(left) or left.is_empty()
-        parts.append(part)
-    return parts
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as path:
-        yield Path(path) / "copy"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_blocks() -> Iterator[None]:
-    """So that a file of the tests has several blocks."""
-    with mock.patch.object(segments, "BLOCK_ROWS", 4):
-        yield
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.mark.parametrize("arc", [TRADES, TOTALS], ids=["trades", "totals"])
@@ -288,24 +104,6 @@ def test_oracle_the_last_version_counts_wherever_the_brokers_have_lost_revisions
             feed(store, arc, made, min(last, store.upto + seed.randint(1, 4)), seed)
         store.settle(last)
         check(store, arc, made, -(2**62), seed)
-
-
-def trade(n: int, at: int, *, key: str | None = None) -> Tuple:
-    return {"key": key or f"k{n}", "at": at, "product": "a", "notional": n}
-
-
-def inserts(count: int, *, epoch: int) -> pl.DataFrame:
-    return frame(
-        TRADES,
-        [
-            {"op": rev.INSERT, "b": None, "a": trade(n, n, key=f"{epoch}/{n}"), "epoch": epoch}
-            for n in range(count)
-        ],
-    )
-
-
-def size(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.glob("segment-*"))
 
 
 def test_new_store_has_seen_no_epoch_and_resumes_at_the_start(tmp_path: Path) -> None:
@@ -574,190 +372,3 @@ def test_arc_of_one_tuple_without_identity_is_folded(tmp_path: Path) -> None:
         revisions = frame(arc, [{"op": op, "b": b, "a": a, "epoch": epoch}])
         store.append(revisions, upto=epoch, resume=epoch)
     assert [store.as_of(epoch, None)["at"].to_list() for epoch in (0, 1)] == [[5], [6]]
-
-
-def cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-7])
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def overwritten(path: Path) -> None:
-    path.write_bytes(b"\x07" * path.stat().st_size)
-
-
-def made_a_folder(path: Path) -> None:
-    path.unlink()
-    (path / "more").mkdir(parents=True)
-
-
-@pytest.mark.parametrize(
-    ("victim", "damage"),
-    [
-        ("manifest.json", made_a_folder),
-        ("segment-1.arrow", made_a_folder),
-        ("manifest.json", cut_short),
-        ("manifest.json", emptied),
-        ("manifest.json", overwritten),
-        ("manifest.json", Path.unlink),
-        ("segment-1.arrow", cut_short),
-        ("segment-1.arrow", emptied),
-        ("segment-1.arrow", Path.unlink),
-    ],
-)
-def test_damaged_copy_is_emptied_and_says_so(
-    tmp_path: Path, damage: Callable[[Path], None], victim: str
-) -> None:
-    store = Store(tmp_path, arc=TRADES, segment_rows=10)
-    store.append(inserts(40, epoch=0), upto=0, resume=9)
-    mine = tmp_path / "notes.txt"
-    mine.write_text("not the store's")
-    damage(tmp_path / victim)
-    store = Store(tmp_path, arc=TRADES, segment_rows=10)
-    assert store.rebuilt is not None
-    assert "damaged" in store.rebuilt
-    assert (store.upto, store.resume, store.floor) == (-1, 0, 0)
-    assert list(tmp_path.iterdir()) == [mine]
-    store.append(inserts(40, epoch=0), upto=0, resume=9)
-    assert Store(tmp_path, arc=TRADES).rebuilt is None
-
-
-@pytest.mark.parametrize("damage", ["the folder is gone", "the manifest is a folder"])
-def test_a_folder_that_is_damaged_while_it_is_open_is_noticed_by_the_next_write(
-    tmp_path: Path, damage: str
-) -> None:
-    store = Store(tmp_path / "copy", arc=TRADES, segment_rows=10)
-    store.append(inserts(40, epoch=0), upto=0, resume=9)
-    if damage == "the folder is gone":
-        shutil.rmtree(tmp_path / "copy")
-    else:
-        made_a_folder(tmp_path / "copy" / "manifest.json")
-    with pytest.raises(DamagedCopyError, match=r"manifest\.json"):
-        store.append(inserts(40, epoch=1), upto=1, resume=99)
-
-
-def test_copy_of_another_arc_is_emptied_and_says_so(tmp_path: Path) -> None:
-    store = Store(tmp_path, arc=TRADES, segment_rows=2)
-    store.append(inserts(4, epoch=0), upto=0, resume=9)
-    store = Store(tmp_path, arc=TOTALS)
-    assert store.rebuilt == "it is a copy of another arc or of another version of this one"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_of_an_interrupted_write_are_removed_and_do_not_count(tmp_path: Path) -> None:
-    store = Store(tmp_path, arc=TRADES, segment_rows=2)
-    store.append(inserts(4, epoch=0), upto=0, resume=9)
-    whole = (tmp_path / "segment-0.arrow").read_bytes()
-    (tmp_path / "segment-9.arrow").write_bytes(whole)
-    (tmp_path / "segment-10.arrow.part").write_bytes(whole[:20])
-    store = Store(tmp_path, arc=TRADES)
-    assert (store.rebuilt, store.as_of(0, None).height) == (None, 4)
-    assert len(list(tmp_path.glob("segment-*"))) == 2
-
-
-@pytest.mark.parametrize("writes_before_full", range(4))
-def test_full_disk_is_told_and_leaves_the_store_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_before_full: int
-) -> None:
-    store = Store(tmp_path, arc=TRADES, segment_rows=10)
-    store.append(inserts(10, epoch=0), upto=0, resume=1)
-    files = sorted(tmp_path.iterdir())
-    store.append(inserts(5, epoch=1), upto=1, resume=2)
-    real, left = os.fsync, [writes_before_full]
-
-    def fsync(number: int) -> None:
-        if not left[0]:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        left[0] -= 1
-        real(number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fsync)
-        with pytest.raises(StoreError, match="No space left on device; free space"):
-            store.append(inserts(30, epoch=2), upto=2, resume=3)
-    assert sorted(tmp_path.iterdir()) == files
-    assert (store.upto, store.resume, store.as_of(1, None).height) == (1, 1, 15)
-    store.append(inserts(30, epoch=2), upto=2, resume=3)
-    assert Store(tmp_path, arc=TRADES).as_of(2, None).height == 45
-
-
-@pytest.mark.parametrize("name", [b"upto", b"resume", b"floor", b"oldest_ms", b"rows"])
-def test_a_changed_digit_of_the_manifest_is_noticed(tmp_path: Path, name: bytes) -> None:
-    store = Store(tmp_path, arc=TRADES, segment_rows=10)
-    store.append(inserts(60, epoch=0), upto=0, resume=9)
-    manifest = tmp_path / "manifest.json"
-    before = manifest.read_bytes()
-    manifest.write_bytes(re.sub(b'("%s":-?)[0-9]' % name, rb"\g<1>7", before, count=1))
-    assert manifest.read_bytes() != before
-    store = Store(tmp_path, arc=TRADES, segment_rows=10)
-    assert store.rebuilt == (
-        "it is damaged: manifest.json: it has another checksum, or none (an older version wrote it)"
-    )
-
-
-def flipped(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    for _ in range(rng.choice([1, 1, 3, 20])):
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
-
-
-def zeroed(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    start = rng.randrange(len(content))
-    end = min(len(content), start + 4096)
-    content[start:end] = bytes(end - start)
-    path.write_bytes(content)
-
-
-def shortened(path: Path, rng: random.Random) -> None:
-    os.truncate(path, rng.randrange(path.stat().st_size))
-
-
-def scrub_all(store: Store) -> None:
-    for _ in range(40):  # more than there are blocks
-        store.scrub()
-
-
-@pytest.mark.parametrize("number", range(50))
-@pytest.mark.parametrize("is_running", [True, False])
-def test_random_damage_is_noticed_or_without_effect(
-    tmp_path: Path, number: int, is_running: bool
-) -> None:
-    rng = random.Random(number)
-    store = Store(tmp_path, arc=TRADES, segment_rows=10)
-    store.append(inserts(60, epoch=0), upto=0, resume=9)
-    whole = store.as_of(0, None).sort("key")
-    victim = rng.choice(sorted(tmp_path.iterdir()))
-    before = victim.read_bytes()
-    rng.choice([flipped, zeroed, shortened])(victim, rng)
-    is_damaged = victim.read_bytes() != before
-    if not is_running:
-        segments._CACHE._frames.clear()
-        store = Store(tmp_path, arc=TRADES, segment_rows=10)
-        if store.rebuilt is not None:
-            assert is_damaged
-            return
-    if is_damaged and victim.name != "manifest.json":
-        with pytest.raises(DamagedCopyError, match=victim.name):
-            scrub_all(store)
-    with suppress(DamagedCopyError):
-        assert store.as_of(0, None).sort("key").equals(whole)
-
-
-def test_blocks_of_all_copies_of_a_process_are_bounded(tmp_path: Path) -> None:
-    cache = segments.Cache(100)
-    block = [
-        segments.Block(0, size, n, 0, 0, (0, 0)) for n, size in enumerate([40, 40, 40, 500, 10])
-    ]
-    reads = []
-
-    def read(number: int) -> pl.DataFrame:
-        reads.append(number)
-        return pl.DataFrame({"n": [number]})
-
-    for number in (0, 1, 0, 2, 0, 1, 3, 4, 3):
-        assert cache.get(tmp_path, block[number], lambda n=number: read(n))["n"].item() == number
-    assert reads == [0, 1, 2, 1, 3, 4, 3]
