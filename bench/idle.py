@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.processes import (
+    IN_ORDER,
     Settings,
     broker_pid,
     children,
@@ -74,7 +75,7 @@ class Feed:
     """
 
     def __init__(self, kafka: Settings) -> None:
-        self.producer = Producer({**kafka, "linger.ms": 0})
+        self.producer = Producer({**kafka, **IN_ORDER, "linger.ms": 0})
         self.consumer = Consumer(
             {**kafka, "group.id": "bench", "auto.offset.reset": "earliest"}
             | {"isolation.level": "read_committed", "topic.metadata.refresh.interval.ms": 500}

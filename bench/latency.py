@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import svg
-from bench.processes import Settings, errata_up
+from bench.processes import IN_ORDER, Settings, errata_up
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.settings import TopicSpec
@@ -120,7 +120,7 @@ class Feed:
 
     def __init__(self, kafka: Settings, tuples: int, up: subprocess.Popen[bytes]) -> None:
         self.up = up
-        self.producer = Producer({**kafka, "linger.ms": 0, "acks": "all"})
+        self.producer = Producer({**kafka, **IN_ORDER, "linger.ms": 0})
         self.consumer = Consumer(
             {**kafka, "group.id": "bench", "isolation.level": "read_committed"}
             | {"fetch.wait.max.ms": 10}

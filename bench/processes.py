@@ -26,6 +26,8 @@ from errata.run.worker import Worker, tune_garbage_collector
 from errata.settings.place import Place
 
 Settings = dict[str, str | int]
+IN_ORDER: Settings = {"enable.idempotence": True}
+"""A producer's setting without which a batch that is sent again comes after the next ones."""
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 

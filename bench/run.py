@@ -32,7 +32,7 @@ import polars as pl
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Assigned
 
-from bench.processes import Run, Settings, broker_pid, processes, processor_s
+from bench.processes import IN_ORDER, Run, Settings, broker_pid, processes, processor_s
 from bench.variants import TAPES, VARIANTS, Variant
 from errata.client import rows
 from errata.deploy.deployment import prepare
@@ -95,7 +95,7 @@ def fill(
     create_topics(kafka, [TopicSpec(topic, partitions)])
     producer = Producer(
         {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}
-        | {"queue.buffering.max.kbytes": 2_000_000}
+        | {"queue.buffering.max.kbytes": 2_000_000, **IN_ORDER}
     )
     places = (zlib.crc32(key) % partitions for key in keys)
     deque(map(producer.produce, repeat(topic), values, keys, places), maxlen=0)

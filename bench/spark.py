@@ -29,6 +29,7 @@ from confluent_kafka import Producer
 
 from bench import tape
 from bench.peers import plain_spark
+from bench.processes import IN_ORDER
 from bench.run import TopicSpec
 from bench.variants import NOTIONAL
 from errata import Network, tumbling
@@ -114,7 +115,7 @@ class Portions:
         part = self.revisions.slice(self.sent, count)
         self.sent += part.height
         _, keys, bodies = tape.encoded(part)
-        producer = Producer({**self.kafka, "queue.buffering.max.messages": 10_000_000})
+        producer = Producer({**self.kafka, **IN_ORDER, "queue.buffering.max.messages": 10_000_000})
         places = part.select(pl.coalesce("after.key", "before.key").str.slice(-2))
         for key, body, place in zip(keys, bodies, places.to_series().cast(pl.Int64), strict=True):
             producer.produce(TOPIC, self.head + body, key, place % PARTITIONS)

@@ -24,7 +24,7 @@ from pathlib import Path
 import polars as pl
 from confluent_kafka import Producer
 
-from bench.processes import Settings
+from bench.processes import IN_ORDER, Settings
 from errata import Network, tumbling
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -116,7 +116,7 @@ def send(kafka: Settings, registry: SchemaRegistry, topic: str, revisions: pl.Da
     )
     head = framing.head(registry.register(f"{topic}-value", schema))
     limits = {"queue.buffering.max.messages": SLICE_ROWS, "queue.buffering.max.kbytes": 2_000_000}
-    producer = Producer({**kafka, **limits, "linger.ms": 20})
+    producer = Producer({**kafka, **limits, **IN_ORDER, "linger.ms": 20})
     for part in sides.iter_slices(SLICE_ROWS):
         bodies = Encoder(schema).encode(part, task="bench", attempt=1, epoch=0)
         keys = part.select(pl.coalesce("after.key", "before.key").cast(pl.Binary)).to_series()

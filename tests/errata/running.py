@@ -48,7 +48,7 @@ class Running:
         self.name = f"moved_{uuid4().hex[:8]}"
         self.folder, self.environ, self.broker = folder, environ, broker
         self.log, self.processes = folder / "up.log", []
-        self.producer = Producer(broker.settings)
+        self.producer = Producer({**broker.settings, "enable.idempotence": True})
         self.rng, self.alive, self.base_ms = random.Random(5), dict[str, dict](), 0
 
     def declare(self, partitions: int) -> None:

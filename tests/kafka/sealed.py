@@ -145,7 +145,7 @@ class World:
 
     def feed(self, *records: dict[str, object]) -> None:
         """Produce records, as a producer of the user's own with an operator's rights."""
-        producer = Producer(self.kafka.settings(f"{NET}.operator"))
+        producer = Producer({**self.kafka.settings(f"{NET}.operator"), "enable.idempotence": True})
         for record in records:
             key = str(record["key"]).encode()
             producer.produce(FEED, json.dumps(record).encode(), key, partition=key[-1] % 2)

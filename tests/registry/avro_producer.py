@@ -42,7 +42,8 @@ class Orders:
     """
 
     def __init__(self, settings: Any, topic: str, register: Any, *, partitions: int = 1) -> None:
-        self.producer, self.topic, self._register = Producer(settings), topic, register
+        self.producer = Producer({**settings, "enable.idempotence": True})
+        self.topic, self._register = topic, register
         self.partitions = partitions
         self._ids: dict[str, int] = {}
 

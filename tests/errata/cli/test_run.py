@@ -83,7 +83,7 @@ def up(tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker) -> Ite
 
 
 def send(broker: EmbeddedBroker, *lines: bytes, topic: str = "upped-prices") -> None:
-    producer = Producer(broker.settings)
+    producer = Producer({**broker.settings, "enable.idempotence": True})
     for line in lines:
         producer.produce(topic, line, partition=0)
     assert producer.flush(30) == 0
