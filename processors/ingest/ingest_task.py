@@ -1,8 +1,9 @@
 """The ingest task: reads one partition of a user's topic and writes the source's arc.
 
-It stamps each batch with an epoch of its own choice, at least the largest that any ingest task has
-reported: the clock only picks a number, the reports give the order. For a rekeyed source it only
-decodes, and passes the records on to the owners of their identities (`owner_task`).
+It stamps each batch with an epoch: the largest of the other ingest tasks, if that is after its own
+last one, else one by the clock. The clock only picks a number, the reports give the order. For a
+rekeyed source it only decodes, and passes the records on to the owners of their identities
+(`owner_task`).
 """
 
 from __future__ import annotations
@@ -164,8 +165,7 @@ class IngestTask(Task):
         elif self.has_lost_records and not behind:
             yield from self._restore(max(self.epoch_of(), self.report.done + 1, newest))
         elif busy and (due or self._rows() >= ROWS_A_BATCH):
-            epoch = max(self.epoch_of(), self.report.done + 1, newest)
-            yield from self._take(epoch, now)
+            yield from self._take(self._next_epoch(newest), now)
         elif newest > self.report.done and not busy:
             # Follow the peers' epochs, never exceed them: two idle tasks would push each other on.
             yield from self.commit([], replace(self.report, done=newest))
@@ -173,6 +173,20 @@ class IngestTask(Task):
             yield False  # the index must first read the deletes that tombstones would remove
         else:
             yield from self.compaction.write_tombstones()
+
+    def _next_epoch(self, newest: int) -> int:
+        """Return the epoch of the next batch: that of other tasks, if one is ahead of this one.
+
+        So the tasks of a process share epochs, however many there are, and readers have fewer.
+
+        Args:
+            newest: The largest epoch that any ingest task has reported.
+        """
+        newest = max(newest, self.shared.stamped)
+        if not self.paced or newest <= self.report.done:
+            newest = max(self.epoch_of(), self.report.done + 1, newest)
+        self.shared.stamped = newest
+        return newest
 
     def _read(self, now: int) -> None:
         assert self.reader is not None

@@ -140,6 +140,8 @@ class Shared:
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
+    stamped: int = -1
+    """The largest epoch that an ingest task of the process has stamped, committed or not."""
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""

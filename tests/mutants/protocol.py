@@ -136,6 +136,13 @@ PROTOCOL = [
         tests="tests/processors/ingest/test_interval.py",
     ),
     Mutant(
+        "each ingest task of a process stamps epochs of its own",
+        "processors/ingest/ingest_task.py",
+        "newest = max(newest, self.shared.stamped)",
+        "pass",
+        tests="tests/processors/ingest/test_interval.py",
+    ),
+    Mutant(
         "what is handed over ahead is taken although records before it are missing",
         "processors/arcs/feeds.py",
         "if self._ahead and self.end >= self._ahead[0].first:",

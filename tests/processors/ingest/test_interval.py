@@ -67,6 +67,25 @@ def test_tasks_with_input_stamp_the_same_epochs_one_an_interval(tmp_path, interv
     assert len(epochs[0]) >= UNTIL_MS // interval_ms
 
 
+def test_tasks_of_a_process_share_an_epoch_while_the_clock_runs_on(tmp_path):
+    now, epochs = [10_000_000], {number: set() for number in range(TASKS)}
+    with world(tmp_path, 50, now) as (cluster, lives):
+        for round_number in range(5):
+            for number in range(TASKS):
+                value = {"op": "insert", "after": {"key": f"{round_number}", "at": now[0]}}
+                record = json.dumps(value).encode()
+                cluster.send("feed", partition=number, key=None, value=record)
+            has_work = True
+            while has_work:
+                has_work = False
+                for number, (task, life) in enumerate(lives):
+                    now[0] += 60
+                    has_work |= next(life)
+                    epochs[number].add(task.report.done)
+    assert epochs[0] == epochs[1] == epochs[2]
+    assert len(epochs[0] - {-1}) == 5
+
+
 def test_a_record_after_a_quiet_time_is_stamped_at_once(tmp_path):
     now = [10_000_000]
     with world(tmp_path, 400, now) as (cluster, [(task, life), *_]):
