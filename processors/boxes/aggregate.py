@@ -40,7 +40,7 @@ from errata.processors.boxes.modes import (
     Choice,
     ModeRequest,
 )
-from errata.processors.boxes.states import ROWS, Result, number_rows
+from errata.processors.boxes.states import ROWS, Result
 from errata.processors.declare.faults import Fault
 from errata.processors.windows.time_windows import FOREVER_MS, History
 from errata.schemas import by_column
@@ -273,8 +273,7 @@ class Aggregate(Windowed):
         # 1. the touched windows
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
-        spread, rows = self._spread(tuples, refused)
-        keys, groups = number_rows(spread, self.keys)
+        keys, rows, groups, panes = self._touched(tuples, refused, leaving.height)
         closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
         # 2. the states before: kept, fetched, or to be replayed
         redone = closed & self._beyond_reach(keys)
@@ -298,6 +297,9 @@ class Aggregate(Windowed):
             in_state = ~redone[groups]
             rows, groups = rows.filter(in_state), groups.filter(in_state)
         new = self._moved(old, tuples, rows, groups, leaving.height)
+        if panes is not None:
+            known = self._with_panes(by_column.kept(new, ~redone), panes)
+            new = self._with_known_states(new, known) if redone.any() else known
 
         # 4. windows that only close
         untouched = states

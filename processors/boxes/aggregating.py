@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,10 +24,14 @@ from errata.processors.boxes.base import (
 )
 from errata.processors.boxes.modes import RESIDENT
 from errata.processors.boxes.states import END, ROWS, START, Result, State, number_rows
+from errata.processors.boxes.timeline import Timeline, unions
 from errata.processors.expressions.errors import UserFunctionError
-from errata.processors.windows.time_windows import History, Window
+from errata.processors.windows.time_windows import History, Hopping, Window
 from errata.schemas import by_column
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
+
+PANES_FROM = 8
+"""Where each tuple is in so many windows at least, these are merged from panes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +171,22 @@ class Aggregating(Box):
         return pl.DataFrame(parts)
 
 
+class Touched(NamedTuple):
+    """The windows that hold some tuples.
+
+    Args:
+        keys: Their keys, each once.
+        rows: For each pair of a tuple and a window that holds it, the tuple's row.
+        groups: For each pair, the row of the window in `keys`.
+        panes: The panes that tuples enter which are in no pair; None if there are none.
+    """
+
+    keys: pl.DataFrame
+    rows: pl.Series
+    groups: pl.Series
+    panes: Timeline | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Windowed(Aggregating):
     """The windows of groups, and the states of their contents.
@@ -235,12 +255,17 @@ class Windowed(Aggregating):
             refused: Why a tuple is in no window, by row; computed if it is None.
         """
         refused = self._refused(tuples) if refused is None else refused
+        if self._by_panes:
+            panes = self._panes(tuples, refused)
+            return self._with_panes(self.empty(self._windows_of(panes)), panes)
         spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
         return self._change(self.empty(keys), tuples, rows, groups, 1)
 
     def with_tuples(self, states: pl.DataFrame, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the states after tuples have entered; tuples of other windows are passed over."""
+        if self._by_panes:
+            return self._with_panes(states, self._panes(tuples, self._refused(tuples)))
         spread, rows = self._spread(tuples, self._refused(tuples))
         if spread.is_empty() or states.is_empty():
             return states
@@ -260,6 +285,76 @@ class Windowed(Aggregating):
             rows, starts = rows.filter(accepted), starts.filter(accepted)
         groups = [tuples[name][rows] for name in self.by]
         return pl.DataFrame([*groups, starts.alias(self.start)]), rows
+
+    def _touched(self, tuples: pl.DataFrame, refused: Failures, leaving: int) -> Touched:
+        """Return the windows that hold some tuples, of which the first `leaving` leave.
+
+        Args:
+            tuples: Tuples of the input.
+            refused: Why a tuple is in no window, by row.
+            leaving: How many leave. They have to be compensated for in each window.
+        """
+        if not self._by_panes:
+            spread, rows = self._spread(tuples, refused)
+            return Touched(*self._numbered(spread, rows), None)
+        spread, rows = self._spread(
+            tuples[:leaving], {row: why for row, why in refused.items() if row < leaving}
+        )
+        entering = {row - leaving: why for row, why in refused.items() if row >= leaving}
+        panes = self._panes(tuples[leaving:], entering)
+        both = pl.concat([spread, self._windows_of(panes)])
+        return Touched(*self._numbered(both, rows), panes)
+
+    def _numbered(
+        self, spread: pl.DataFrame, rows: pl.Series
+    ) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+        keys, groups = number_rows(spread, self.keys)
+        return keys, rows, groups[: len(rows)]
+
+    # ---------------------------------------------------------------- windows that overlap much
+
+    @property
+    def _by_panes(self) -> bool:
+        """Whether tuples enter panes, of which each window is then merged.
+
+        A tuple enters one pane, however many windows hold it. The windows of a batch are merged in
+        about log2(overlap) steps (`timeline.unions`).
+        """
+        window = self.window
+        return isinstance(window, Hopping) and not window.tz and window.overlap >= PANES_FROM
+
+    def _panes(self, tuples: pl.DataFrame, refused: Failures) -> Timeline:
+        """Return the states of the panes of some tuples; their start is in place of a window's."""
+        assert isinstance(self.window, Hopping)
+        rows = pl.Series(np.arange(tuples.height, dtype=np.uint32))
+        rows = rows.filter(without_failures(refused, tuples.height))
+        panes = self.window.panes(self.input.event_times(tuples))[rows]
+        groups = [tuples[name][rows] for name in self.by]
+        spread = pl.DataFrame([*groups, panes.alias(self.start)])
+        keys, numbers = number_rows(spread, self.keys)
+        states = self._change(self.empty(keys), tuples, rows, numbers, 1)
+        return Timeline(states, by=self.by, at=self.start)
+
+    def _windows_of(self, panes: Timeline) -> pl.DataFrame:
+        """Return the keys of all windows that hold one of these panes, each once."""
+        assert isinstance(self.window, Hopping)
+        rows, starts = self.window.of_panes(panes.frame[self.start], panes.is_first)
+        groups = [panes.frame[name][rows] for name in self.by]
+        return pl.DataFrame([*groups, starts.alias(self.start)])
+
+    def _with_panes(self, states: pl.DataFrame, panes: Timeline) -> pl.DataFrame:
+        """Return the states of windows after the tuples of some panes have entered."""
+        if states.is_empty() or panes.frame.is_empty():
+            return states
+        assert isinstance(self.window, Hopping)
+        parts = [name for name in states.columns if name not in self.keys]
+        entered = unions(
+            by_column.pick(panes.frame, parts),
+            self.initial_states(1),
+            *panes.runs(states, 0, self.window.size_ms),
+            self._merged,
+        )
+        return by_column.beside(states, *self._merged(states, entered))
 
     def accepted(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
         """Return the tuples that are in windows, and the dead letters for the others."""

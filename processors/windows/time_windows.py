@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from errata.processors.windows.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
@@ -120,6 +121,66 @@ class Hopping:
             exists = self._grid(zone_clocks.walls(starts)) == walls
             rows, starts = rows[exists], starts[exists]
         return pl.Series("row", rows), pl.Series("window_start", starts)
+
+    @property
+    def overlap(self) -> int:
+        """In how many windows each tuple is, at least; without a zone."""
+        return self.size_ms // self.slide_ms
+
+    def panes(self, event_times: pl.Series) -> pl.Series:
+        """Return the start of the pane that holds each tuple, in ms; without a zone.
+
+        A *pane* is the longest time whose tuples are all in the same windows: a slide, or one of
+        the two parts in which the ends of windows divide it. So each window consists of panes
+        (*paired windows* of Krishnamurthy, Wu and Franklin, "On-the-fly sharing for streamed
+        aggregation", SIGMOD 2006).
+
+        Args:
+            event_times: As for `touched`.
+
+        Raises:
+            EventTimeError: If an event time is null or out of bounds.
+
+        Example:
+            Windows of 30 every 20 end in the middle of a slide:
+
+            >>> hopping(30, every=20).panes(pl.Series([5, 10, 25])).to_list()
+            [0, 10, 20]
+        """
+        times = checked(event_times)
+        newest, remainder = self._grid(times), self.size_ms % self.slide_ms
+        is_second = (remainder > 0) & (times - newest >= remainder)
+        return pl.Series("pane", newest + remainder * is_second)
+
+    def of_panes(
+        self, starts: pl.Series, is_first: npt.NDArray[np.bool_]
+    ) -> tuple[pl.Series, pl.Series]:
+        """Return each window that holds one of some panes once.
+
+        Args:
+            starts: The starts of panes, by group and in time order.
+            is_first: Whether each pane is the first of its group.
+
+        Returns:
+            The index of a pane in the window (UInt32), and ``window_start`` in ms (Int64).
+
+        Example:
+            >>> rows, starts = hopping(30, every=10).of_panes(pl.Series([0, 20]), np.array([1, 0]))
+            >>> rows.to_list(), starts.to_list()
+            ([0, 0, 0, 1, 1], [-20, -10, 0, 10, 20])
+        """
+        panes = starts.to_numpy()
+        newest, (full, remainder) = self._grid(panes), divmod(self.size_ms, self.slide_ms)
+        oldest = newest - (full - 1 + (panes - newest < remainder)) * self.slide_ms
+        after = (
+            np.concatenate([newest[:1], newest[:-1]]) + self.slide_ms
+        )  # those of the pane before
+        oldest = np.where(is_first, oldest, np.maximum(oldest, after))
+        counts = (newest - oldest) // self.slide_ms + 1
+        rows = np.repeat(np.arange(len(panes), dtype=np.uint32), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        window_starts = np.repeat(oldest, counts) + within * self.slide_ms
+        return pl.Series("row", rows), pl.Series("window_start", window_starts)
 
     def _grid(self, times: Times) -> Times:
         """Return the last possible start at or before some times."""

@@ -15,7 +15,7 @@ ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe")
 SPREAD_MS = 5 * windows.HOUR
 """More than any clock change in these zones adds to two consecutive windows."""
 
-SIZES = ((12, 8), (10, 4), (7, 3), (8, 8), (16, 16), (9, 2))
+SIZES = ((12, 8), (10, 4), (7, 3), (8, 8), (16, 16), (9, 2), (9, 1), (21, 2))
 """Sizes of windows, and the distances of their starts."""
 
 

@@ -4,6 +4,34 @@ from tests.mutants.mutant import RANDOM, Mutant
 
 BOXES = [
     Mutant(
+        "the end of a window within a slide does not divide it into panes",
+        "processors/windows/time_windows.py",
+        'return pl.Series("pane", newest + remainder * is_second)',
+        'return pl.Series("pane", newest)',
+        tests="tests/processors/boxes/test_modes_agree.py",
+    ),
+    Mutant(
+        "a window is merged without its last pane",
+        "processors/boxes/aggregating.py",
+        "*panes.runs(states, 0, self.window.size_ms),",
+        "*panes.runs(states, 0, self.window.size_ms - 1),",
+        tests="tests/processors/boxes/test_modes_agree.py",
+    ),
+    Mutant(
+        "windows of panes that follow each other come twice",
+        "processors/windows/time_windows.py",
+        "oldest = np.where(is_first, oldest, np.maximum(oldest, after))",
+        "oldest = np.where(is_first, oldest, oldest)",
+        tests="tests/processors/windows/test_time_windows.py",
+    ),
+    Mutant(
+        "tuples that enter panes are forgotten where windows are replayed",
+        "processors/boxes/aggregate.py",
+        "new = self._with_known_states(new, known) if redone.any() else known",
+        "new = new if redone.any() else known",
+        tests="tests/processors/boxes/test_modes_agree.py",
+    ),
+    Mutant(
         "a filter passes what its predicate knows nothing of",
         "processors/boxes/where.py",
         "passed = passed.fill_null(False)",

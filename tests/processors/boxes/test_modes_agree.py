@@ -19,6 +19,7 @@ WINDOWS = {
     "tumbling": tumbling(10),
     "hopping": hopping(12, every=8),
     "with an origin": hopping(12, every=5, origin=-3),
+    "of panes": hopping(17, every=2, origin=1),
     "sliding": sliding(15),
     "sliding over one instant": sliding(1),
     "whole history": None,

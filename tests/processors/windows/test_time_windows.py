@@ -1,5 +1,6 @@
 """Windows: which of them hold a tuple."""
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -105,6 +106,33 @@ def test_oracle_touched_windows_are_those_that_hold_the_tuple(
     assert pairs(windows, times) == expected
     starts = pl.Series([start for _, start in expected], dtype=pl.Int64)
     assert (windows.ends(starts) - starts == size).all()
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(1, 12),
+    st.integers(0, 8),
+    st.integers(-9, 9),
+    st.lists(st.lists(st.integers(-60, 60), min_size=1, max_size=9), min_size=1, max_size=3),
+)
+def test_tuples_of_a_pane_are_in_the_same_windows_of_which_each_is_returned_once(
+    slide: int, full: int, more: int, origin: int, groups: list[list[int]]
+) -> None:
+    windows = hopping(slide * full + more % slide, every=slide, origin=origin)
+    starts, is_first, wanted = list[int](), list[bool](), list[tuple[int, int]]()
+    for number, times in enumerate(groups):
+        panes = windows.panes(pl.Series(times)).to_list()
+        for time, pane in zip(times, panes, strict=True):
+            assert pane <= time
+            assert pairs(windows, [pane]) == pairs(windows, [time])
+        distinct = sorted(set(panes))
+        starts += distinct
+        is_first += [True] + [False] * (len(distinct) - 1)
+        wanted += sorted({(number, start) for _, start in pairs(windows, times)})
+    rows, found = windows.of_panes(pl.Series(starts), np.array(is_first))
+    group = np.cumsum(is_first) - 1
+    assert list(zip(group[rows.to_numpy()].tolist(), found.to_list(), strict=True)) == wanted
+    assert rows.dtype == pl.UInt32
 
 
 def test_touched_of_no_tuples_is_empty() -> None:
