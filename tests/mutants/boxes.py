@@ -8,14 +8,14 @@ BOXES = [
         "processors/windows/time_windows.py",
         'return pl.Series("pane", newest + remainder * is_second)',
         'return pl.Series("pane", newest)',
-        tests="tests/processors/boxes/test_modes_agree.py",
+        tests="tests/processors/boxes/test_panes.py",
     ),
     Mutant(
         "a window is merged without its last pane",
         "processors/boxes/aggregating.py",
         "*panes.runs(states, 0, self.window.size_ms),",
         "*panes.runs(states, 0, self.window.size_ms - 1),",
-        tests="tests/processors/boxes/test_modes_agree.py",
+        tests="tests/processors/boxes/test_panes.py",
     ),
     Mutant(
         "windows of panes that follow each other come twice",
@@ -29,7 +29,7 @@ BOXES = [
         "processors/boxes/aggregate.py",
         "new = self._with_known_states(new, known) if redone.any() else known",
         "new = new if redone.any() else known",
-        tests="tests/processors/boxes/test_modes_agree.py",
+        tests="tests/processors/boxes/test_panes.py",
     ),
     Mutant(
         "a filter passes what its predicate knows nothing of",
