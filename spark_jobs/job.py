@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
@@ -46,7 +47,15 @@ class Slab(Hopping):
 
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
         """Return every pair of a tuple and a window of the slab that holds it."""
-        rows, starts = super().touched(event_times)
+        return self._inside(*super().touched(event_times))
+
+    def of_panes(
+        self, starts: pl.Series, is_first: npt.NDArray[np.bool_]
+    ) -> tuple[pl.Series, pl.Series]:
+        """Return each window of the slab that holds one of some panes once."""
+        return self._inside(*super().of_panes(starts, is_first))
+
+    def _inside(self, rows: pl.Series, starts: pl.Series) -> tuple[pl.Series, pl.Series]:
         inside = (starts >= self.from_ms) & (starts < self.to_ms)
         return rows.filter(inside), starts.filter(inside)
 

@@ -6,9 +6,9 @@ FAILURES = [
     Mutant(
         "a tuple that an aggregate never took leaves its windows",
         "processors/boxes/aggregate.py",
-        "refused = self._refused(tuples)\n        spread, rows",
+        "refused = self._refused(tuples)\n        keys, rows",
         "refused = {r: w for r, w in self._refused(tuples).items() if r >= leaving.height}\n"
-        "        spread, rows",
+        "        keys, rows",
         network=FAILING,
     ),
     Mutant(

@@ -25,6 +25,13 @@ JOBS = [
         network=ON_SPARK,
     ),
     Mutant(
+        "a slab has the windows of its neighbours that its panes are in",
+        "spark_jobs/job.py",
+        "return self._inside(*super().of_panes(starts, is_first))",
+        "return super().of_panes(starts, is_first)",
+        tests="tests/laws/test_failing.py",
+    ),
+    Mutant(
         "copies that a task of a job wrote twice count twice",
         "processors/arcs/arc_topic.py",
         "has_copies = covered.height < pending.height or self._repeats",
