@@ -6,6 +6,7 @@ exactly once and outlive the process; the meter starts at 0 with it.
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -20,11 +21,13 @@ from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
-from errata.processors.wire.report import INTERVAL_MS
+from errata.processors.wire.report import COUNTED, INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
 from errata.topics.cluster import Cluster
 from errata.topics.registry import Registry
+
+_LOTS = 2**20
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Inclusive upper bounds of the buckets of `Durations`; one more bucket has no bound."""
@@ -140,8 +143,22 @@ class Shared:
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
+    process: int = 0
+    """Its number, as in `Report.process`; 0 before its first attempt."""
     stamped: int = -1
     """The largest epoch that an ingest task of the process has stamped, committed or not."""
+
+    def number(self) -> int:
+        """Return the number of the process, larger than those of all that have claimed attempts.
+
+        The reports that were written before its first attempt must have been read. Of processes
+        that begin at the same time chance decides which one has the larger number.
+        """
+        if not self.process:
+            known = (report.process for report in self.view.reports.values())
+            newest = max((number for number in known if number < COUNTED), default=0)
+            self.process = (newest // _LOTS + 1) * _LOTS + secrets.randbelow(_LOTS)
+        return self.process
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""

@@ -137,7 +137,14 @@ class Takeover(Task):
             committed[attempt] = report.done
         transactions.begin()
         yield from self.attempt.finish(
-            replace(report, attempt=attempt, plan=to, committed=committed, ends=ends)
+            replace(
+                report,
+                attempt=attempt,
+                plan=to,
+                committed=committed,
+                ends=ends,
+                process=self.report.process,
+            )
         )
 
     def _write(

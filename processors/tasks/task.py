@@ -168,7 +168,13 @@ class Task:
             old = lost_records.claim(old, lost)
         self.attempt.found(old, hidden=still_hidden)
         resume = old.resume if old.attempt else self.first_positions()
-        claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
+        claimed = replace(
+            old,
+            attempt=old.attempt + 1,
+            plan=self.plan_name,
+            resume=resume,
+            process=self.shared.number(),
+        )
         self.attempt.open().begin()
         self._claimed = claimed.attempt
         try:
@@ -323,8 +329,15 @@ class Task:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether a newer attempt of the task has reported."""
-        return self.view.of(self.name).attempt > max(self.report.attempt, self._claimed or 0)
+        """Whether a newer attempt of the task has reported, of a process that began later.
+
+        One that began before takes work back if it has stood still, and was taken for dead: the
+        later one then begins a new attempt. If each of the two gave up what the other one has
+        claimed, both would end.
+        """
+        newest = self.view.of(self.name)
+        is_newer = newest.attempt > max(self.report.attempt, self._claimed or 0)
+        return is_newer and newest.process >= self.shared.process
 
     def _require_current(self) -> Iterator[bool]:
         """Check that no other process has taken over, since a new attempt would fence it.

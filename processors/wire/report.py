@@ -54,8 +54,8 @@ FOREIGN = "foreign"
 """Key of a running total: records in topics of tasks that no task can have written."""
 
 SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
-WAITS, TRUSTED, LOWERED = "waits_for", "trusted_ms", "lowered_epoch"
-WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS, TRUSTED, LOWERED
+WAITS, TRUSTED, LOWERED, PROCESS = "waits_for", "trusted_ms", "lowered_epoch", "process"
+WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS, TRUSTED, LOWERED, PROCESS
 """Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
@@ -186,6 +186,8 @@ class Report:
         waits: Why it processes nothing: `FOR_ROOM` or `FOR_REGISTRY`; 0 if it does not wait.
         believed: Ingest: its watermark before it ran ahead of the clock; None if it has not.
         lowered: Ingest: the last epoch in which its watermark was put back; -1 if there was none.
+        process: Number of the process that claimed the attempt; that of one which began later is
+            larger. 0 if it has none.
     """
 
     task: str
@@ -206,6 +208,7 @@ class Report:
     waits: int = 0
     believed: int | None = None
     lowered: int = -1
+    process: int = 0
 
     @property
     def trusted_ms(self) -> int:
@@ -259,6 +262,8 @@ def _state(report: Report) -> dict[str, int]:
         state[TRUSTED] = report.believed
     if report.lowered >= 0:
         state[LOWERED] = report.lowered
+    if report.process:
+        state[PROCESS] = report.process
     return state
 
 
@@ -328,7 +333,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
     counts: dict[str, int] = plain["counts"]
     settled_ms, rebuilt = counts.pop(SETTLED, NEVER), counts.pop(REBUILT, -1)
     waits, lowered = counts.pop(WAITS, 0), counts.pop(LOWERED, -1)
-    believed = counts.pop(TRUSTED, None)
+    believed, process = counts.pop(TRUSTED, None), counts.pop(PROCESS, 0)
     held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
     place = TopicPartition
     return Report(
@@ -352,6 +357,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
         waits=waits,
         believed=believed,
         lowered=lowered,
+        process=process,
     )
 
 

@@ -44,8 +44,8 @@ PROTOCOL = [
     Mutant(
         "a new life keeps its predecessor's number",
         "processors/tasks/task.py",
-        "claimed = replace(old, attempt=old.attempt + 1, ",
-        "claimed = replace(old, attempt=max(old.attempt, 1), ",
+        "attempt=old.attempt + 1,",
+        "attempt=max(old.attempt, 1),",
     ),
     Mutant(
         "a batch forgets that an identity was alive before it",
@@ -134,6 +134,13 @@ PROTOCOL = [
         "is_next = now // interval_ms != self.stamped_ms // interval_ms",
         "is_next = now - self.stamped_ms >= interval_ms",
         tests="tests/processors/ingest/test_interval.py",
+    ),
+    Mutant(
+        "a process gives up what one that began before it has taken back",
+        "processors/tasks/task.py",
+        "return is_newer and newest.process >= self.shared.process",
+        "return is_newer",
+        tests="tests/processors/tasks/test_task.py",
     ),
     Mutant(
         "each ingest task of a process stamps epochs of its own",

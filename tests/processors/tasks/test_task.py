@@ -1,5 +1,7 @@
 """How the attempts of a task follow one another."""
 
+from dataclasses import replace
+
 import pytest
 
 from errata import Network
@@ -56,6 +58,24 @@ def test_a_task_does_not_fence_one_that_has_claimed_the_same_attempt(driver, mon
         first_step(old.steps(), old)
     assert next(of_new) in {False, True}  # it was not fenced
     of_new.close()
+
+
+def test_a_process_takes_back_what_one_that_began_before_has_claimed(driver, monkeypatch):
+    old = next(task for task in driver.tasks if task.name == "cheap.0")
+    later = replace(driver.shared, process=0)
+    new = ScopeTask(later, old.scope, partition=0, replays=LocalSweepers({}))
+    first_step(new.steps(), new)
+    assert later.process > driver.shared.process > 0
+    with monkeypatch.context() as patch:  # it has not seen that it was replaced
+        patch.setattr(old, "_require_current", lambda: iter([]))
+        first_step(old.steps(), old)
+    assert old.report.attempt == new.report.attempt + 1
+    new.view.catch_up()
+    assert not new.is_superseded
+    first_step(new.steps(), new)
+    assert new.report.attempt == old.report.attempt + 1
+    with pytest.raises(FencedError, match="a newer attempt has taken over"):
+        first_step(old.steps(), old)
 
 
 def test_a_task_that_does_not_know_whether_it_has_claimed_an_attempt_claims_the_next(
