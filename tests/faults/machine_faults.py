@@ -12,6 +12,8 @@ from tests.faults.running import Running
 Fault = Callable[[Running, Cluster, Random], str | None]
 
 SLOW_MS, SLOW_S, FAILS_S, LIMIT_S = (100, 1_000, 5_000), 8.0, 3.0, 30.0
+ENDS_S = 3.0
+"""How long after a call has failed its process may take to end."""
 DAY_S, SHIFTED_S = 86_400, (2.0, 8.0)
 
 
@@ -39,7 +41,7 @@ def _harm(on: Running, chance: Random, *, seconds: float, **how: int) -> str | N
     )
     on.pause(seconds)
     preload.write(control)
-    on.pause(2 * preload.TAKEN_S)
+    on.pause(2 * preload.TAKEN_S + ENDS_S)
     on.journal.may_end.discard((name, "status 1"))
     count = preload.harmed(control) - before
     return f"{name}: {how}, {count} calls" if count else None
