@@ -283,8 +283,12 @@ class Windowed(Aggregating):
         if refused:
             accepted = without_failures(refused, tuples.height)[rows]
             rows, starts = rows.filter(accepted), starts.filter(accepted)
+        return self._keyed(tuples, rows, starts), rows
+
+    def _keyed(self, tuples: pl.DataFrame, rows: pl.Series, starts: pl.Series) -> pl.DataFrame:
+        """Return keys of windows: a start, and the group of the tuple in that row, for each."""
         groups = [tuples[name][rows] for name in self.by]
-        return pl.DataFrame([*groups, starts.alias(self.start)]), rows
+        return pl.DataFrame([*groups, starts.alias(self.start)])
 
     def _touched(self, tuples: pl.DataFrame, refused: Failures, leaving: int) -> Touched:
         """Return the windows that hold some tuples, of which the first `leaving` leave.
@@ -294,22 +298,16 @@ class Windowed(Aggregating):
             refused: Why a tuple is in no window, by row.
             leaving: How many leave. They have to be compensated for in each window.
         """
-        if not self._by_panes:
-            spread, rows = self._spread(tuples, refused)
-            return Touched(*self._numbered(spread, rows), None)
+        paired, panes = tuples.height, None
+        if self._by_panes:
+            paired, panes = leaving, self._panes(tuples, refused, since=leaving)
         spread, rows = self._spread(
-            tuples[:leaving], {row: why for row, why in refused.items() if row < leaving}
+            tuples[:paired], {row: why for row, why in refused.items() if row < paired}
         )
-        entering = {row - leaving: why for row, why in refused.items() if row >= leaving}
-        panes = self._panes(tuples[leaving:], entering)
-        both = pl.concat([spread, self._windows_of(panes)])
-        return Touched(*self._numbered(both, rows), panes)
-
-    def _numbered(
-        self, spread: pl.DataFrame, rows: pl.Series
-    ) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+        if panes is not None:
+            spread = pl.concat([spread, self._windows_of(panes)])
         keys, groups = number_rows(spread, self.keys)
-        return keys, rows, groups[: len(rows)]
+        return Touched(keys, rows, groups[: len(rows)], panes)
 
     # ---------------------------------------------------------------- windows that overlap much
 
@@ -323,15 +321,19 @@ class Windowed(Aggregating):
         window = self.window
         return isinstance(window, Hopping) and not window.tz and window.overlap >= PANES_FROM
 
-    def _panes(self, tuples: pl.DataFrame, refused: Failures) -> Timeline:
-        """Return the states of the panes of some tuples; their start is in place of a window's."""
+    def _panes(self, tuples: pl.DataFrame, refused: Failures, *, since: int = 0) -> Timeline:
+        """Return the states of panes; their start is in place of a window's.
+
+        Args:
+            tuples: Tuples of the input.
+            refused: Why a tuple is in no window, by row.
+            since: The first row whose tuple enters a pane.
+        """
         assert isinstance(self.window, Hopping)
-        rows = pl.Series(np.arange(tuples.height, dtype=np.uint32))
-        rows = rows.filter(without_failures(refused, tuples.height))
-        panes = self.window.panes(self.input.event_times(tuples))[rows]
-        groups = [tuples[name][rows] for name in self.by]
-        spread = pl.DataFrame([*groups, panes.alias(self.start)])
-        keys, numbers = number_rows(spread, self.keys)
+        rows = pl.Series(np.arange(since, tuples.height, dtype=np.uint32))
+        rows = rows.filter(without_failures(refused, tuples.height)[since:])
+        starts = self.window.panes(self.input.event_times(tuples)[rows])
+        keys, numbers = number_rows(self._keyed(tuples, rows, starts), self.keys)
         states = self._change(self.empty(keys), tuples, rows, numbers, 1)
         return Timeline(states, by=self.by, at=self.start)
 
@@ -339,8 +341,7 @@ class Windowed(Aggregating):
         """Return the keys of all windows that hold one of these panes, each once."""
         assert isinstance(self.window, Hopping)
         rows, starts = self.window.of_panes(panes.frame[self.start], panes.is_first)
-        groups = [panes.frame[name][rows] for name in self.by]
-        return pl.DataFrame([*groups, starts.alias(self.start)])
+        return self._keyed(panes.frame, rows, starts)
 
     def _with_panes(self, states: pl.DataFrame, panes: Timeline) -> pl.DataFrame:
         """Return the states of windows after the tuples of some panes have entered."""

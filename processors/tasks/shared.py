@@ -28,6 +28,7 @@ from errata.topics.cluster import Cluster
 from errata.topics.registry import Registry
 
 _LOTS = 2**20
+"""How many numbers there are for the processes that begin at the same time."""
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Inclusive upper bounds of the buckets of `Durations`; one more bucket has no bound."""

@@ -109,13 +109,7 @@ class Hopping:
         times, zone_clocks = checked(event_times), self._zone
         if zone_clocks is not None:
             times = zone_clocks.reached(times)
-        newest = self._grid(times)
-        full, remainder = divmod(self.size_ms, self.slide_ms)
-        # A tuple is in one more window during the first `remainder` ms of each slide.
-        counts = full + (times - newest < remainder)
-        rows = np.repeat(np.arange(len(times), dtype=np.uint32), counts)
-        slides_back = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
-        starts = np.repeat(newest, counts) - slides_back * self.slide_ms
+        rows, starts = self._until(*self._newest(times))
         if zone_clocks is not None:
             walls, starts = starts, zone_clocks.instants(starts)
             exists = self._grid(zone_clocks.walls(starts)) == walls
@@ -169,18 +163,23 @@ class Hopping:
             >>> rows.to_list(), starts.to_list()
             ([0, 0, 0, 1, 1], [-20, -10, 0, 10, 20])
         """
-        panes = starts.to_numpy()
-        newest, (full, remainder) = self._grid(panes), divmod(self.size_ms, self.slide_ms)
-        oldest = newest - (full - 1 + (panes - newest < remainder)) * self.slide_ms
-        after = (
-            np.concatenate([newest[:1], newest[:-1]]) + self.slide_ms
-        )  # those of the pane before
-        oldest = np.where(is_first, oldest, np.maximum(oldest, after))
-        counts = (newest - oldest) // self.slide_ms + 1
-        rows = np.repeat(np.arange(len(panes), dtype=np.uint32), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        window_starts = np.repeat(oldest, counts) + within * self.slide_ms
+        newest, counts = self._newest(starts.to_numpy())
+        later = np.diff(newest, prepend=newest[:1]) // self.slide_ms  # than the pane before
+        counts = np.where(is_first, counts, np.minimum(counts, later))
+        rows, window_starts = self._until(newest, counts)
         return pl.Series("row", rows), pl.Series("window_start", window_starts)
+
+    def _newest(self, times: Times) -> tuple[Times, Times]:
+        """Return the start of the newest window that may hold each time, and how many do."""
+        newest, (full, remainder) = self._grid(times), divmod(self.size_ms, self.slide_ms)
+        # A tuple is in one more window during the first `remainder` ms of each slide.
+        return newest, full + (times - newest < remainder)
+
+    def _until(self, newest: Times, counts: Times) -> tuple[npt.NDArray[np.uint32], Times]:
+        """Return the row and the start of each of so many windows up to some, oldest first."""
+        rows = np.repeat(np.arange(len(newest), dtype=np.uint32), counts)
+        slides_back = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
+        return rows, np.repeat(newest, counts) - slides_back * self.slide_ms
 
     def _grid(self, times: Times) -> Times:
         """Return the last possible start at or before some times."""

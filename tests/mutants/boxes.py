@@ -20,8 +20,8 @@ BOXES = [
     Mutant(
         "windows of panes that follow each other come twice",
         "processors/windows/time_windows.py",
-        "oldest = np.where(is_first, oldest, np.maximum(oldest, after))",
-        "oldest = np.where(is_first, oldest, oldest)",
+        "counts = np.where(is_first, counts, np.minimum(counts, later))",
+        "counts = np.where(is_first, counts, counts)",
         tests="tests/processors/windows/test_time_windows.py",
     ),
     Mutant(
