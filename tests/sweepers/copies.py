@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -224,3 +226,16 @@ def inserts(count: int, *, epoch: int) -> pl.DataFrame:
 
 def size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.glob("segment-*"))
+
+
+def full_after(writes: int) -> Callable[[int], None]:
+    """Return an `fsync` that fails for want of room once so many calls have succeeded."""
+    real, left = os.fsync, [writes]
+
+    def fsync(number: int) -> None:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= 1
+        real(number)
+
+    return fsync

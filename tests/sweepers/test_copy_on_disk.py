@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import re
@@ -17,11 +16,8 @@ import pytest
 from errata.sweepers import segments
 from errata.sweepers.segments import DamagedCopyError, StoreError
 from errata.sweepers.store import Store
-from tests.sweepers.copies import (
-    TOTALS,
-    TRADES,
-    inserts,
-)
+from tests.damaging import flipped, shortened, zeroed
+from tests.sweepers.copies import TOTALS, TRADES, full_after, inserts
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
@@ -115,16 +111,8 @@ def test_full_disk_is_told_and_leaves_the_store_as_it_was(
     store.append(inserts(10, epoch=0), upto=0, resume=1)
     files = sorted(tmp_path.iterdir())
     store.append(inserts(5, epoch=1), upto=1, resume=2)
-    real, left = os.fsync, [writes_before_full]
-
-    def fsync(number: int) -> None:
-        if not left[0]:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        left[0] -= 1
-        real(number)
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fsync)
+        patch.setattr(os, "fsync", full_after(writes_before_full))
         with pytest.raises(StoreError, match="No space left on device; free space"):
             store.append(inserts(30, epoch=2), upto=2, resume=3)
     assert sorted(tmp_path.iterdir()) == files
@@ -147,23 +135,8 @@ def test_a_changed_digit_of_the_manifest_is_noticed(tmp_path: Path, name: bytes)
     )
 
 
-def flipped(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    for _ in range(rng.choice([1, 1, 3, 20])):
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
-
-
-def zeroed(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    start = rng.randrange(len(content))
-    end = min(len(content), start + 4096)
-    content[start:end] = bytes(end - start)
-    path.write_bytes(content)
-
-
-def shortened(path: Path, rng: random.Random) -> None:
-    os.truncate(path, rng.randrange(path.stat().st_size))
+def often_one_bit(path: Path, rng: random.Random) -> None:
+    flipped(path, rng, (1, 1, 3, 20))
 
 
 def scrub_all(store: Store) -> None:
@@ -182,7 +155,7 @@ def test_random_damage_is_noticed_or_without_effect(
     whole = store.as_of(0, None).sort("key")
     victim = rng.choice(sorted(tmp_path.iterdir()))
     before = victim.read_bytes()
-    rng.choice([flipped, zeroed, shortened])(victim, rng)
+    rng.choice([often_one_bit, zeroed, shortened])(victim, rng)
     is_damaged = victim.read_bytes() != before
     if not is_running:
         segments._CACHE._frames.clear()

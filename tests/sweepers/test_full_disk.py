@@ -3,7 +3,6 @@
 import errno
 import logging
 import os
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from errata.sweepers.segments import StoreError
 from errata.sweepers.sweeper import RETRY_MS, Sweeper
 from errata.testing import Driver
 from tests.stuffing import fill
+from tests.sweepers.copies import full_after
 
 MINUTE = 60_000
 EVERYTHING = pl.DataFrame({"from_ms": [0], "to_ms": [10_000 * MINUTE]})
@@ -196,18 +196,6 @@ def test_what_may_be_stale_is_never_answered_though_the_disk_is_full_and_the_pro
         follow(heir, clock)
         assert first_minutes(heir) == []
         heir.close()
-
-
-def full_after(writes: int) -> Callable[[int], None]:
-    real, left = os.fsync, [writes]
-
-    def fsync(number: int) -> None:
-        if not left[0]:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        left[0] -= 1
-        real(number)
-
-    return fsync
 
 
 def test_a_floor_that_readers_raise_does_not_make_stale_versions_right(tmp_path: Path) -> None:

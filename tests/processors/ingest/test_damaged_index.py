@@ -1,7 +1,6 @@
 """Damage to the files of an index: noticed or without effect, and the arc stays right."""
 
 import logging
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from errata.processors.ingest.held_tuples import LostIndexError
 from errata.processors.ingest.identity_index import DamagedIndexError, Index
 from errata.testing import Driver
 from tests.copying import copy_open
+from tests.damaging import flipped, shortened, zeroed
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long"}
 COUNT = 60
@@ -28,25 +28,6 @@ def network(*, rekey: bool = False, keep: str | None = "1d") -> Network:
 
 def row(key: int, price: int) -> dict[str, object]:
     return {"key": f"{key:040}", "at": key, "price": price}
-
-
-def flipped(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    for _ in range(rng.choice([1, 3, 20])):
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
-
-
-def zeroed(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    start = rng.randrange(len(content))
-    end = min(len(content), start + 4096)
-    content[start:end] = bytes(end - start)
-    path.write_bytes(content)
-
-
-def shortened(path: Path, rng: random.Random) -> None:
-    os.truncate(path, rng.randrange(path.stat().st_size))
 
 
 def gone(path: Path, rng: random.Random) -> None:
