@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,6 +91,7 @@ _DEFAULTS = {
     "message.max.bytes": LARGEST,
     "statistics.interval.ms": 250,  # the disconnect counter is available only here
 }
+_DISCONNECTED = re.compile(r'"disconnects": *[1-9]')
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _OF_TOPICS = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 _FENCED = {
@@ -317,6 +319,8 @@ class KafkaTransactions:
             self._flushed[source] = range(known.start, offset + 1)
 
     def _on_statistics(self, statistics: str) -> None:
+        if not _DISCONNECTED.search(statistics):  # four times a second: parsing takes much longer
+            return
         content = json.loads(statistics)
         for broker in content["brokers"].values():
             # Disconnects during the lookup of the coordinator are harmless.

@@ -51,7 +51,12 @@ class UnknownProcessError(ErrataError):
 
 
 def network_commands(
-    reference: str, plan: CompiledPlan, *, spark: Sequence[str] = (), apart: bool = False
+    reference: str,
+    plan: CompiledPlan,
+    *,
+    spark: Sequence[str] = (),
+    apart: bool = False,
+    most: int | None = None,
 ) -> dict[str, list[str]]:
     """Return the command line of each process of a network, by name.
 
@@ -64,12 +69,13 @@ def network_commands(
         plan: Its plan; placed, unless `apart`.
         spark: Options for `errata spark`.
         apart: Whether each source (``ingest.<source>``) and each scope has a process of its own.
+        most: Most processes of tasks, if they are not apart; None: the processors of this machine.
     """
     # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
     in_working_folder = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if in_working_folder else ["-P"]), "-m", "errata"]
     commands: dict[str, list[str]] = {}
-    for process in processes_of_a_machine(plan, most=usable_processors(), apart=apart):
+    for process in processes_of_a_machine(plan, most=most or usable_processors(), apart=apart):
         command = [*errata, *process.arguments(reference)]
         if process.work is Work.SCOPE:
             commands[process.id] = command

@@ -98,6 +98,7 @@ class ArcCodec:
         values: list[bytes],
         meta: Meta,
         time_ms: int,
+        is_certain: Callable[[], bool] | None,
     ) -> None:
         """Hand committed revisions to the readers of a partition in this process, if there are any.
 
@@ -109,6 +110,7 @@ class ArcCodec:
             values: Their record values.
             meta: Their task, attempt and epoch.
             time_ms: When they were written, by the brokers' clock, or later.
+            is_certain: As in `Chunk`.
         """
         feeds = self._feeds.get(place)
         if feeds is None or feeds.main is None or not feeds.main.is_alive:
@@ -122,7 +124,14 @@ class ArcCodec:
             pl.lit(meta.epoch, pl.Int64).alias("epoch"),
             pl.Series("offset", records.offsets, pl.Int64),
         )
-        feeds.main.hand(Chunk(records, frame.select(self.empty.columns), meta.task))
+        chunk = Chunk(records, frame.select(self.empty.columns), meta.task, is_certain)
+        feeds.main.hand(chunk)
+
+    def miss(self, place: TopicPartition) -> None:
+        """Note that something of a partition may not be handed over: its readers read it."""
+        feeds = self._feeds.get(place)
+        if feeds is not None and feeds.main is not None:
+            feeds.main.miss()
 
     def cursor(self, cluster: Cluster, place: TopicPartition, offset: int) -> Cursor:
         """Return a reader of a partition from an offset; readers in a process share fetches."""
@@ -235,7 +244,7 @@ class ArcInput:
         if buffered >= limit and self._goal is None:
             return 0  # back-pressure: complete epochs are processed first
         count, known = 0, 0 if self._goal is None else self._goal[1]
-        for records, frame, _ in self.cursor.poll(limit=limit, known=known):
+        for records, frame, *_ in self.cursor.poll(limit=limit, known=known):
             count += len(records)
             self._note_foreign(records, frame)
             if self.watch is not None:

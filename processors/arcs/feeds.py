@@ -5,8 +5,8 @@ it, or the boxes of several scopes, read the same records at about the same time
 and records are kept until all cursors have passed them. A cursor that is elsewhere in the log, or
 too slow, reads by itself until it has caught up with the others.
 
-A task hands the records that it has committed to the readers of its process (`ArcCodec.hand`): they
-take the very columns, and fetch and decode nothing. Readers that are not there yet read what comes
+A task hands the records that it has committed to the readers of its process (`Handover`): they take
+the very columns, and fetch and decode nothing. Readers that are not there yet read what comes
 before. They also read where nothing is handed over any more, or where other processes have written.
 
 If the brokers lose the end of a log, a reader learns of it by its position, at its next fetch. A
@@ -16,11 +16,12 @@ changes to a feed that is younger than its own.
 
 from __future__ import annotations
 
-import math
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import count as numbers
 from itertools import takewhile
+from operator import attrgetter
 from time import monotonic
 from typing import NamedTuple
 
@@ -41,11 +42,14 @@ class Chunk(NamedTuple):
         records: The records.
         frame: Their decoded frame, with their ``offset``.
         writer: The task that has handed them over.
+        is_certain: Returns whether all that counts before them was handed over, too. None if that
+            can't be known.
     """
 
     records: Records
     frame: pl.DataFrame
     writer: str = ""
+    is_certain: Callable[[], bool] | None = None
 
     @property
     def first(self) -> int:
@@ -97,8 +101,10 @@ class Feed:
         self._reads, self._handed_s = True, 0.0
         self._handed: Chunk | None = None
         """The last records that were handed over, until something is read after them."""
-        self._ahead: deque[Chunk] = deque()
-        """Records that were handed over before all that comes before them was read."""
+        self._ahead: list[Chunk] = []
+        """Records that were handed over before it was known what comes before them, by offset."""
+        self._has_all = False
+        """Whether it has got all that was handed over since the last records that it has taken."""
 
     @property
     def end(self) -> int:
@@ -134,9 +140,9 @@ class Feed:
         """
         if self.lost is None:
             try:
+                self._take_ahead()
                 self._add([Chunk(r, decode(r)) for r in self._read(limit, known) if len(r)])
-                if self._ahead and self.end >= self._ahead[0].first:
-                    self._take(self._ahead)
+                self._take_ahead()
             except LostOffsetError as error:
                 self.lost = error
         if self.lost is not None:
@@ -151,7 +157,8 @@ class Feed:
         """
         if not self._reads:
             assert self._handed is not None
-            if self.end >= known and monotonic() < self._handed_s + HANDED_S:
+            waits = self._ahead[0].is_certain is not None if self._ahead else self.end >= known
+            if waits and self._has_all and monotonic() < self._handed_s + HANDED_S:
                 return
             self.reader.add(self.place, self._handed.last)
             self._reads = True
@@ -180,32 +187,46 @@ class Feed:
 
     def expects(self, offset: int) -> bool:
         """Return whether records that were just committed from this offset on are still to come."""
-        if self._ahead and offset <= self._ahead[-1].last:
-            self._ahead.clear()  # the brokers have lost them
-        if offset < self.end:
-            if not self._reads:
-                self.lost = LostOffsetError(self.place, self.end)
-            return False
-        return True
+        if any(chunk.first <= offset <= chunk.last for chunk in self._ahead):
+            self.miss()  # the brokers have lost them
+        if offset >= self.end:
+            return True
+        if not self._reads:
+            self.miss()
+        return False
+
+    def miss(self) -> None:
+        """Note that something may not have been handed over: what comes next is read."""
+        self._ahead.clear()
+        self._has_all = False
 
     def hand(self, chunk: Chunk) -> None:
-        """Take records that it expects; if others are missing before them, these are read first."""
-        if chunk.first == self.end or (self._handed is not None and self._handed.is_next(chunk)):
-            self._take([chunk])
-            return
-        self._handed_s = -math.inf
-        if self._ahead and not self._ahead[-1].is_next(chunk):
-            self._ahead.clear()
-        self._ahead.append(chunk)
-        while sum(len(ahead.records) for ahead in self._ahead) > MOST_ROWS:
-            self._ahead.popleft()
+        """Keep records that it expects for the next `read`.
 
-    def _take(self, chunks: Collection[Chunk]) -> None:
-        if self._reads:
-            self.reader.remove(self.place)
-        self._add(chunks)
-        self._reads, self._handed, self._handed_s = False, self.chunks[-1], monotonic()
-        self._ahead.clear()
+        They are not taken before: of their transaction more may be handed over.
+        """
+        insort(self._ahead, chunk, key=attrgetter("first"))
+        while sum(len(ahead.records) for ahead in self._ahead) > MOST_ROWS:
+            self._ahead.pop(0)
+            self._has_all = False
+
+    def _take_ahead(self) -> None:
+        """Take the records that were handed over ahead, up to where others are missing."""
+        while self._ahead and self._is_next(self._ahead[0]):
+            chunk = self._ahead.pop(0)
+            if self._reads:
+                self.reader.remove(self.place)
+            self._add([chunk])
+            self._reads, self._handed, self._handed_s = False, chunk, monotonic()
+            self._has_all = True
+
+    def _is_next(self, chunk: Chunk) -> bool:
+        if chunk.first <= self.end:
+            return True
+        if self._handed is None:
+            return False
+        is_certain = self._has_all and chunk.is_certain is not None and chunk.is_certain()
+        return is_certain or self._handed.is_next(chunk)
 
     def _add(self, chunks: Collection[Chunk]) -> None:
         self.chunks += chunks

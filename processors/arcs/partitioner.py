@@ -9,7 +9,7 @@ tuple to another partition is a delete in one and an insert in the other, in one
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import itemgetter
 
@@ -38,6 +38,20 @@ class Emission:
     partitions: pl.Series
     to_topic: bool = True
     to_sinks: bool = True
+
+    def in_order(self) -> Emission:
+        """Return it with its revisions in the order of their partitions; within one, as they are.
+
+        Example:
+            >>> revisions = pl.DataFrame({"x": [7, 8, 9]})
+            >>> ordered = Emission("trades", 1, revisions, pl.Series([1, 0, 1])).in_order()
+            >>> ordered.revisions["x"].to_list(), ordered.partitions.to_list()
+            ([8, 7, 9], [0, 1, 1])
+        """
+        if self.partitions.n_unique() == 1:
+            return self
+        rows = self.partitions.to_numpy().argsort(kind="stable")
+        return replace(self, revisions=self.revisions[rows], partitions=self.partitions[rows])
 
 
 def parted(

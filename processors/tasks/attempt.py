@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import NamedTuple
 
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.reports.validation import text_of
 from errata.processors.tasks import lost_records
+from errata.processors.tasks.handover import Written
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
@@ -24,14 +23,6 @@ from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transacti
 
 RecordsByTopic = Mapping[str, Sequence[tuple[bytes | None, bytes]]]
 """Keys and values of records for partition 0 of some topics."""
-
-
-class Written(NamedTuple):
-    """An emission, with the keys and values of its records; none if its arc has no topic."""
-
-    emission: Emission
-    keys: list[bytes]
-    values: list[bytes]
 
 
 class Attempt:
@@ -81,7 +72,7 @@ class Attempt:
 
     def commit(
         self, emissions: Sequence[Emission], report: Report, *, records: RecordsByTopic
-    ) -> Generator[bool, None, list[list[bytes]]]:
+    ) -> Generator[bool, None, list[Written]]:
         """Commit the results of some epochs in one transaction.
 
         The steps, in this order (``docs/protocol.md#3-the-order-of-a-commit``):
@@ -105,10 +96,21 @@ class Attempt:
             True at each point where the process may die.
 
         Returns:
-            The record keys of each emission; [] for an emission whose arc has no topic.
+            What it has written: each emission with the keys of its records.
         """
-        transactions = self.open()
         yield from self._check_first(emissions)
+        try:
+            written = yield from self._commit(emissions, report, records)
+        except BaseException:
+            self.shared.handover.fail(self.name)
+            raise
+        self.shared.meter.wrote(self.name, emissions)
+        return written
+
+    def _commit(
+        self, emissions: Sequence[Emission], report: Report, records: RecordsByTopic
+    ) -> Generator[bool, None, list[Written]]:
+        transactions = self.open()
         transactions.begin()
         self.is_committing = True
         epochs: dict[TopicPartition, int] = {}
@@ -131,11 +133,11 @@ class Attempt:
         if report.done >= 0:
             committed[report.attempt] = report.done
         report = replace(report, ends=ends, committed=committed)
-        hand = partial(self._hand, written if self.shared.hands_over else [], flushed)
+        meta = Meta(self.name, report.attempt, report.done)
+        hand = partial(self.shared.handover.hand, meta, written, flushed)
         yield from commit_reports(transactions, [(self, report)], then=hand)
         self.is_committing = False
-        self.shared.meter.wrote(self.name, emissions)
-        return [each.keys for each in written]
+        return written
 
     def finish(self, report: Report) -> Iterator[bool]:
         """Write a report into the open transaction and commit it: steps 5 to 7 of `commit`."""
@@ -176,37 +178,6 @@ class Attempt:
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 
-    def _hand(self, written: Sequence[Written], flushed: Mapping[TopicPartition, range]) -> None:
-        """Hand what was committed to readers in this process.
-
-        An emission that goes to several partitions is read, and so is what is written between the
-        records of other tasks.
-        """
-        newest_ms, plan = self.shared.view.newest_ms, self.shared.plan
-        time_ms = max(newest_ms, time.time_ns() // 1_000_000)  # this clock may be behind
-        sent = dict[TopicPartition, list[Written]]()
-        for each in written:
-            arc, partitions = each.emission.arc, each.emission.partitions
-            if each.keys and partitions.n_unique() == 1:
-                place = TopicPartition(plan.deployment.topic(arc), partitions[0])
-                sent.setdefault(place, []).append(each)
-        for place, parts in sent.items():
-            arc, start = parts[0].emission.arc, flushed[place].start
-            count = sum(len(each.keys) for each in parts)
-            if count < len(flushed[place]):
-                continue
-            for each in parts:
-                self.shared.codec(arc).hand(
-                    place,
-                    range(start, start + len(each.keys)),
-                    revisions=each.emission.revisions,
-                    keys=each.keys,
-                    values=each.values,
-                    meta=Meta(self.name, self.report.attempt, each.emission.epoch),
-                    time_ms=time_ms,
-                )
-                start += len(each.keys)
-
     def _produce(
         self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]
     ) -> Written:
@@ -222,13 +193,15 @@ class Attempt:
             )
         if not emission.to_topic or emission.arc not in plan.topology.topics:
             return Written(emission, [], [])
-        codec = self.shared.codec(emission.arc)
+        codec, emission = self.shared.codec(emission.arc), emission.in_order()
         meta = Meta(self.name, self.report.attempt, emission.epoch)
         keys, values = codec.encode(emission.revisions, meta)
         partitions = emission.partitions.to_list()
         transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
         for partition in by_column.distinct(emission.partitions):
-            epochs[TopicPartition(codec.topic, partition)] = emission.epoch
+            place = TopicPartition(codec.topic, partition)
+            epochs[place] = emission.epoch
+            self.shared.handover.begin(self.name, place, arc=emission.arc)
         return Written(emission, keys, values)
 
 
@@ -248,7 +221,7 @@ def commit_reports(
     reports: Sequence[tuple[Attempt, Report]],
     *,
     sends_offsets: bool = True,
-    then: Callable[[], None] = lambda: None,
+    then: Callable[[int], None] = lambda _: None,
 ) -> Iterator[bool]:
     """Report, and commit the open transaction: steps 5 to 7 of a commit.
 
@@ -259,7 +232,8 @@ def commit_reports(
         transactions: The open transaction; every record of it has been acknowledged.
         reports: For each attempt that the transaction commits, its new report.
         sends_offsets: Whether the offsets of the input are sent, for people's tools.
-        then: Called once it is committed, before any other task runs.
+        then: Called once it is committed, before any other task runs, with the offset after the
+            last report.
 
     Yields:
         True at each point where the process may die.
@@ -268,7 +242,7 @@ def commit_reports(
     run = first.shared.run
     for attempt, report in reports:
         attempt.write(report)
-    yield from run(transactions.flush)
+    flushed = yield from run(transactions.flush)
     yield True
     began_s = monotonic()
     for attempt, report in reports:
@@ -280,5 +254,5 @@ def commit_reports(
     for attempt, report in reports:
         attempt.report = report
         attempt.shared.view.note(report)
-    then()
+    then(flushed[first.shared.view.source].stop)
     yield True

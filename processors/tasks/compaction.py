@@ -151,6 +151,8 @@ class CompactionGuard:
 
     def rewrite_shadowed(self) -> Iterator[bool]:
         """Rewrite each covered record that is followed by an uncovered one of the same key."""
+        if self.attempt.report.attempt == 1:
+            return  # no older attempt has written
         for arc in self.outputs:
             if not self.shared.plan.topology.arcs[arc].is_connection_point:
                 continue

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks.handover import Handover
 from errata.processors.wire.report import COUNTED, INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
@@ -148,6 +150,11 @@ class Shared:
     """Its number, as in `Report.process`; 0 before its first attempt."""
     stamped: int = -1
     """The largest epoch that an ingest task of the process has stamped, committed or not."""
+
+    @cached_property
+    def handover(self) -> Handover:
+        """What hands the revisions that tasks commit to the readers of the process."""
+        return Handover(self)
 
     def number(self) -> int:
         """Return the number of the process, larger than those of all that have claimed attempts.

@@ -405,6 +405,6 @@ class Task:
             report: The report before `ends` and `committed` are brought up to date.
             records: By topic, further keys and values for its partition 0.
         """
-        keys = yield from self.attempt.commit(emissions, report, records=records or {})
-        for emission, record_keys in zip(emissions, keys, strict=True):
-            self.compaction.committed(emission, record_keys)
+        written = yield from self.attempt.commit(emissions, report, records=records or {})
+        for each in written:
+            self.compaction.committed(each.emission, each.keys)

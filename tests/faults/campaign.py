@@ -120,6 +120,7 @@ def run_seed(
     order = planned([kind for kind in kinds if kind != CLEANED], faults=faults, seed=seed)
     chance.shuffle(order)
     is_apart = seed // (2 * len(KINDS)) % 2 == 0
+    most = 1 if seed // (4 * len(KINDS)) % 2 == 0 else None
     is_cleaned = not three and CLEANED in kinds and seed // len(KINDS) % 2 == 1
     journal = Journal(keep / f"seed-{seed}.log")
     overrides = CLEANER if is_cleaned else {}
@@ -136,7 +137,7 @@ def run_seed(
     ):
         on = Running(
             network, cluster.settings, folder=Path(name), chance=Random(seed), journal=journal,
-            environ=environ, spark=spark, apart=is_apart,
+            environ=environ, spark=spark, apart=is_apart, most=most,
         )  # fmt: skip
         on.feed.burst = Random(seed).choice(BURSTS)
         try:

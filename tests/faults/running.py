@@ -81,6 +81,7 @@ class Running:
         environ: Variables for the processes.
         feed_settings: Client settings of the feed, if it has others.
         apart: Whether each scope has a process of its own.
+        most: Most processes of tasks, if they are not apart.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Running:
         spark: bool = False,
         feed_settings: Mapping[str, str | int] | None = None,
         apart: bool = True,
+        most: int | None = None,
         topics: Mapping[str, str] | None = None,
     ) -> None:
         self.name, self.kind, self.settings = name, KINDS[name], dict(settings)
@@ -115,7 +117,7 @@ class Running:
         self.plan = self._prepare()
         commands = {
             name: [SMALL if part == "errata" else part for part in command]
-            for name, command in network_commands(FILE, self.plan, apart=apart).items()
+            for name, command in network_commands(FILE, self.plan, apart=apart, most=most).items()
         }
         self.processes = Processes(commands, self.environ, journal)
         self.feed = Feed(self.feed_settings, self.tapes)

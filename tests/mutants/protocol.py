@@ -124,7 +124,7 @@ PROTOCOL = [
     Mutant(
         "what is handed over is taken although records before it are missing",
         "processors/arcs/feeds.py",
-        "if chunk.first == self.end or (self._handed is not None and self._handed.is_next(chunk)):",
+        "if chunk.first <= self.end:",
         "if chunk.first >= self.end:",
         tests="tests/processors/arcs/test_feeds.py",
     ),
@@ -150,10 +150,31 @@ PROTOCOL = [
         tests="tests/processors/ingest/test_interval.py",
     ),
     Mutant(
-        "what is handed over ahead is taken although records before it are missing",
+        "what is handed over is taken before it is certain that nothing comes before it",
         "processors/arcs/feeds.py",
-        "if self._ahead and self.end >= self._ahead[0].first:",
-        "if self._ahead:",
+        "chunk.is_certain is not None and chunk.is_certain()",
+        "chunk.is_certain is not None",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what is handed over is taken before all of its transaction is handed over",
+        "processors/arcs/feeds.py",
+        'insort(self._ahead, chunk, key=attrgetter("first"))',
+        'insort(self._ahead, chunk, key=attrgetter("first"))\n        self._take_ahead()',
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what is certain is taken although something was missed before it",
+        "processors/arcs/feeds.py",
+        "is_certain = self._has_all and chunk",
+        "is_certain = chunk",
+        tests="tests/processors/arcs/test_feeds.py",
+    ),
+    Mutant(
+        "what comes after more than is kept ahead is certain",
+        "processors/arcs/feeds.py",
+        "self._ahead.pop(0)\n            self._has_all = False",
+        "self._ahead.pop(0)",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
@@ -173,15 +194,15 @@ PROTOCOL = [
     Mutant(
         "what another process has written waits until nothing is handed over any more",
         "processors/arcs/feeds.py",
-        "if self.end >= known and monotonic() < self._handed_s + HANDED_S:",
-        "if monotonic() < self._handed_s + HANDED_S:",
+        "if self._ahead else self.end >= known",
+        "if self._ahead else True",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
         "who is handed nothing more waits for ever",
         "processors/arcs/feeds.py",
-        "if self.end >= known and monotonic() < self._handed_s + HANDED_S:",
-        "if self.end >= known and monotonic() < self._handed_s + 1e9:",
+        "monotonic() < self._handed_s + HANDED_S",
+        "monotonic() < self._handed_s + 1e9",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
@@ -193,8 +214,53 @@ PROTOCOL = [
     ),
     Mutant(
         "revisions are handed over at offsets that others' records have",
-        "processors/tasks/attempt.py",
-        "if count < len(flushed[place]):",
-        "if count < 0:",
+        "processors/tasks/handover.py",
+        "if is_lost or sum(len(each.keys) for each in sent) < len(offsets):",
+        "if is_lost:",
+    ),
+    *(
+        Mutant(
+            f"what is handed over counts as certain {when}",
+            "processors/tasks/handover.py",
+            line,
+            planted,
+            tests="tests/processors/tasks/test_handover.py",
+        )
+        for when, line, planted in (
+            (
+                "while a transaction is open that may have written before it",
+                "if not is_known or any(writing.is_open for writing in others):",
+                "if not is_known:",
+            ),
+            (
+                "before the reports are read by which another process would have taken a task over",
+                "is_known = self.shared.view.has_read_to(reported)",
+                "is_known = True",
+            ),
+            (
+                "where other processes write",
+                "return all(view.of(task).process == self.shared.process for task in writers)",
+                "return True",
+            ),
+            (
+                "after a transaction that may or may not have committed",
+                "if self._unread[place] or not",
+                "if not",
+            ),
+        )
+    ),
+    Mutant(
+        "what is handed over after a transaction that failed is not held back",
+        "processors/tasks/handover.py",
+        "if self._unread[place]:\n                continue",
+        "if False:\n                continue",
+        tests="tests/processors/tasks/test_handover.py",
+    ),
+    Mutant(
+        "records in the place of lost ones are handed over",
+        "processors/tasks/handover.py",
+        "is_lost = offsets.start < writing.after",
+        "is_lost = False",
+        tests="tests/processors/tasks/test_handover.py",
     ),
 ]

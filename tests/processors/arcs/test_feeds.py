@@ -8,7 +8,7 @@ import pytest
 from errata import Network, tumbling
 from errata.processors.arcs import feeds
 from errata.processors.arcs.feeds import Chunk, Cursor, Feeds
-from errata.processors.tasks import attempt
+from errata.processors.tasks import handover
 from errata.testing import Driver
 from errata.topics.cluster import LostOffsetError, Records, TopicPartition
 from errata.topics.memory import MemoryCluster
@@ -44,10 +44,10 @@ def send(cluster, *values):
 
 def read(cursor, limit=1_000, **known):
     found = cursor.poll(limit=limit, **known)
-    for records, frame, _ in found:
+    for records, frame, *_ in found:
         assert records.values == frame["value"].to_list()
         assert records.offsets == frame["offset"].to_list()
-    return [value for records, _, _ in found for value in records.values]
+    return [value for records, *_ in found for value in records.values]
 
 
 def test_what_two_read_is_decoded_once_and_dropped_when_both_have_passed_it(
@@ -219,8 +219,7 @@ def test_several_tasks_of_a_process_hand_over(cluster, shared, decoded, clock):
     one = Cursor(shared, 0)
     hand(shared, write(cluster, b"a", writer="one"))
     hand(shared, write(cluster, b"b", writer="two"))
-    assert read(one) == [b"a"]
-    assert read(one) == [b"b"]
+    assert read(one) == [b"a", b"b"]
     hand(shared, write(cluster, b"c", writer="two"))
     assert read(one) == [b"c"]
     assert decoded == []
@@ -242,8 +241,7 @@ def test_what_others_have_written_before_is_read_at_once(cluster, shared, decode
     hand(shared, write(cluster, b"a"))
     send(cluster, b"b")
     hand(shared, write(cluster, b"c"))
-    assert read(one) == [b"a"]
-    assert read(one) == [b"b", b"c"]
+    assert read(one) == [b"a", b"b", b"c"]
     hand(shared, write(cluster, b"d"))
     assert read(one) == [b"d"]
     assert decoded == [2]
@@ -272,8 +270,118 @@ def test_what_others_write_between_is_read(cluster, shared, decoded, clock):
     hand(shared, write(cluster, b"b"))
     send(cluster, b"c")
     hand(shared, write(cluster, b"d"))
-    assert read(one) == [b"a", b"b", b"c", b"d"]
-    assert decoded == [0, 1, 3]
+    assert read(one) + read(one) == [b"a", b"b", b"c", b"d"]
+    assert decoded == [0, 3]
+
+
+@pytest.fixture
+def certain(cluster, shared, clock):
+    """Returns a chunk of another transaction than the last one, certain once it is in a set."""
+    known = set()
+
+    def write_as(value, writer):
+        chunk = write(cluster, value, writer=writer)
+        return chunk._replace(is_certain=lambda: value in known)
+
+    return SimpleNamespace(write=write_as, known=known)
+
+
+def test_what_is_certain_is_taken_whatever_lies_before_it(cluster, shared, decoded, certain):
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    assert read(one) == [b"a"]
+    write(cluster, b"-", writer="three")
+    hand(shared, certain.write(b"b", "two"))
+    hand(shared, certain.write(b"c", "one"))
+    assert read(one, known=8) == []
+    certain.known |= {b"b", b"c"}
+    assert read(one, known=8) == [b"b", b"c"]
+    assert decoded == []
+
+
+def test_what_stays_uncertain_is_read(cluster, shared, decoded, clock, certain):
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    write(cluster, b"b", writer="three")
+    hand(shared, certain.write(b"c", "two"))
+    assert read(one) == [b"a"]
+    assert read(one) == []
+    clock[0] += feeds.HANDED_S
+    assert read(one) + read(one) == [b"b", b"c"]
+    assert decoded == [2]
+
+
+@pytest.mark.parametrize("missed", [False, True])
+def test_what_comes_after_something_that_was_missed_is_read(
+    cluster, shared, decoded, certain, missed
+):
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    assert read(one) == [b"a"]
+    write(cluster, b"b", writer="two")
+    if missed:
+        shared.main.miss()
+    certain.known.add(b"c")
+    hand(shared, certain.write(b"c", "three"))
+    assert read(one) + read(one) == ([b"b", b"c"] if missed else [b"c"])
+    certain.known.add(b"d")
+    hand(shared, certain.write(b"d", "one"))
+    assert read(one) == [b"d"]
+    assert decoded == ([2] if missed else [])
+
+
+def test_what_was_committed_later_may_come_before(cluster, shared, decoded, certain):
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    assert read(one) == [b"a"]
+    early, late = certain.write(b"b", "two"), certain.write(b"c", "three")
+    hand(shared, late)
+    hand(shared, early)
+    certain.known |= {b"b", b"c"}
+    assert read(one) == [b"b", b"c"]
+    assert decoded == []
+
+
+def test_what_is_certain_waits_for_all_of_the_transaction_before_it(
+    cluster, shared, decoded, certain
+):
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    assert read(one) == [b"a"]
+    early, late = write(cluster, b"b", b"c", writer="two"), certain.write(b"d", "three")
+    hand(shared, late)
+    certain.known.add(b"d")
+    first = early._replace(records=early.records.before(3), frame=early.frame[:1])
+    hand(shared, first)
+    hand(shared, early.since(3))
+    certain.known |= {b"b", b"c"}
+    hand(shared, certain.write(b"e", "one"))
+    assert read(one) + read(one) == [b"b", b"c", b"d"]
+
+
+def test_what_has_been_taken_for_certain_is_not_taken_before(cluster, shared, decoded, certain):
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    early, late = certain.write(b"b", "two"), certain.write(b"c", "three")
+    certain.known.add(b"c")
+    hand(shared, late)
+    assert read(one) == [b"a", b"c"]
+    hand(shared, early)
+    assert read(one) == []
+
+
+def test_nothing_is_certain_after_more_than_is_kept_ahead(
+    cluster, shared, decoded, monkeypatch, certain
+):
+    monkeypatch.setattr(feeds, "MOST_ROWS", 2)
+    one = Cursor(shared, 0)
+    hand(shared, certain.write(b"a", "one"))
+    assert read(one) == [b"a"]
+    for value in (b"b", b"c", b"d"):
+        hand(shared, certain.write(value, value.decode()))
+    certain.known |= {b"c", b"d"}
+    assert read(one) + read(one) + read(one) == [b"b", b"c", b"d"]
+    assert decoded == [2]
 
 
 def test_a_bounded_number_of_records_is_handed_over_ahead(cluster, shared, decoded, monkeypatch):
@@ -333,7 +441,7 @@ def test_a_clock_that_is_behind_does_not_make_old_what_is_handed_over(monkeypatc
     fields = {"key": "string", "at": "timestamp-millis"}
     trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
     trades.aggregate("sums", by=["key"], window=tumbling("1s"), n="count(*)")
-    monkeypatch.setattr(attempt, "time", SimpleNamespace(time_ns=lambda: 0))
+    monkeypatch.setattr(handover, "time", SimpleNamespace(time_ns=lambda: 0))
     monkeypatch.setattr(feeds.Feed, "hand", lambda _, chunk: taken.extend(chunk.records.times_ms))
     with Driver(net) as driver:
         driver.cluster.clock_ms = lambda: 10**12
