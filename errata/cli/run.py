@@ -33,19 +33,30 @@ def up(
         bool,
         typer.Option("--apart", help="A process for each source and one for each scope."),
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="At most so many, besides those of shared sweepers and of jobs on Spark; by "
+            "default as many as this machine has processors.",
+        ),
+    ] = None,
 ) -> None:
     """Run a whole network on this machine, in at most as many processes as it has processors.
 
     Each has a part of the partitions of all sources and scopes; what one of its tasks writes, the
-    others need not fetch. Creates the topics and deploys the network if it is not deployed yet. A
-    process that dies is restarted. An error that a restart does not fix ends all processes (status
-    1). SIGTERM ends them with status 0, Ctrl-C with 130. No process is left running, even if this
-    one is killed.
+    others need not fetch. So fewer processes do less work. Creates the topics and deploys the
+    network if it is not deployed yet. A process that dies is restarted. An error that a restart
+    does not fix ends all processes (status 1). SIGTERM ends them with status 0, Ctrl-C with 130. No
+    process is left running, even if this one is killed.
     """
+    if apart and processes is not None:
+        raise typer.BadParameter("needs one of --apart, --processes; found both")
     with Stop() as stop:
         network, place = load(net), read_settings()
         plan = Patience(place.wait_ms).through(lambda: _prepared(network, place))
-        commands, pulse = network_commands(net, plan, apart=apart), Pulse()
+        commands, pulse = network_commands(net, plan, apart=apart, most=processes), Pulse()
         ports = ports_after(place.listen, commands)
         listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
         supervisor = Supervisor(commands, child_environ=listen)

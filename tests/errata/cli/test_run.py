@@ -210,3 +210,19 @@ def test_no_broker_is_waited_for_and_given_up_with_a_clear_line_and_no_secret(
     assert waits.endswith("no broker answers at 127.0.0.1:1 yet; waiting for at most 3 s")
     assert "no broker answers at 127.0.0.1:1 within 3 s" in gives_up
     assert "hunter2" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--apart", "--processes", "2"], "needs one of --apart, --processes; found both"),
+        (["--processes", "0"], "Input should be greater than or equal to 1"),
+    ],
+)
+def test_options_that_no_network_can_have_are_refused(
+    tmp_path: Path, environ: dict[str, str], options: list[str], told: str
+) -> None:
+    write_network(tmp_path)
+    done = errata_in(tmp_path, environ, "up", "tape.py", *options)
+    assert done.status == 2
+    assert told in " ".join(done.err.split())

@@ -288,6 +288,13 @@ def test_a_process_has_a_part_of_the_partitions_of_every_scope(
         assert command[command.index("net.py") + 1 :] == [*scopes, *part, "--sweep-beside"]
 
 
+def test_there_are_no_more_processes_than_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "usable_processors", lambda: 8)
+    plan = compile_network(counted(Network("upped"), "one")).placed({"prices": 4})
+    assert list(network_commands("net.py", plan, most=1)) == ["tasks"]
+    assert list(network_commands("net.py", plan, most=2)) == ["tasks.1", "tasks.2"]
+
+
 def test_sweepers_that_jobs_ask_are_in_a_process_of_their_own() -> None:
     net = counted(Network("upped"), "one")
     Stream(net, "prices").aggregate(
