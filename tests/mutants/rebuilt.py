@@ -8,7 +8,7 @@ REBUILT = [
         "processors/tasks/task.py",
         "if self.stays_open.new((yield from self._hidden(written))):",
         "if self.stays_open.new({}):",
-        tests="tests/laws/test_lost_records.py",
+        tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
         "a reader goes on as if its input had lost nothing",

@@ -126,6 +126,46 @@ def test_a_transaction_whose_end_is_lost_is_ended_by_the_next_attempt(driver):
     assert hidden(cluster, [driver.shared.view.source, place]) == {}
 
 
+def test_a_start_does_not_wait_for_what_its_own_transaction_hides(driver, monkeypatch):
+    task, cluster = driver.ingests["trades"], driver.shared.cluster
+    place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+    start = task.start
+
+    def start_that_waits():
+        lose_end(cluster, task, place)
+        yield from [False] * 50
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(lost_records, "CHECKED_S", 0.0)
+    monkeypatch.setattr(lost_records, "STAYS_OPEN_S", 0.0)
+    monkeypatch.setattr(task, "start", start_that_waits)
+    with pytest.raises(DoubtfulCommitError, match="hides what its start waits for"):
+        begin_again(driver, task)
+    monkeypatch.setattr(task, "start", start)
+    begin_again(driver, task)
+    assert hidden(cluster, [place]) == {}
+
+
+def test_a_start_waits_for_what_the_transaction_of_another_hides_for_a_while(driver, monkeypatch):
+    task, waits = driver.ingests["trades"], [False] * 5
+    place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+    start = task.start
+
+    def start_that_waits():
+        yield from waits
+        yield from start()
+
+    def all_hidden(cluster, places):
+        return {place: 7}
+
+    monkeypatch.setattr(lost_records, "CHECKED_S", 0.0)
+    monkeypatch.setattr(lost_records, "hidden", all_hidden)
+    monkeypatch.setattr(task, "_end_hidden", lambda: iter([False]))
+    monkeypatch.setattr(task, "start", start_that_waits)
+    begin_again(driver, task)
+    assert task.started
+
+
 def lose_reports(cluster, view, offset):
     """Let the progress topic lose its end, and let a process that has read nothing follow."""
     cluster.lose(view.source, offset)
