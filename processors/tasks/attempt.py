@@ -21,6 +21,10 @@ from errata.schemas import by_column, framing
 from errata.topics import names
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
 
+IN_ONE_PIECE = 5_000
+"""So many records reach a partition in one piece, as those that are handed over have to. More are
+only sent while no other task of the process writes there."""
+
 RecordsByTopic = Mapping[str, Sequence[tuple[bytes | None, bytes]]]
 """Keys and values of records for partition 0 of some topics."""
 
@@ -117,6 +121,8 @@ class Attempt:
         written = list[Written]()
         for emission in emissions:
             yield True
+            while not written and self._would_mix(emissions):
+                yield False
             written.append(self._produce(transactions, emission, epochs))
         produce_records(transactions, records)
         yield True
@@ -177,6 +183,14 @@ class Attempt:
             lost += gone
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
+
+    def _would_mix(self, emissions: Sequence[Emission]) -> bool:
+        """Whether what other tasks of the process write may come between many records."""
+        return any(
+            self.shared.handover.is_written_to(emission.arc, emission.partitions)
+            for emission in emissions
+            if emission.revisions.height > IN_ONE_PIECE
+        )
 
     def _produce(
         self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]

@@ -257,6 +257,13 @@ PROTOCOL = [
         tests="tests/processors/tasks/test_handover.py",
     ),
     Mutant(
+        "many records are sent while another task of the process writes there",
+        "processors/tasks/attempt.py",
+        "while not written and self._would_mix(emissions):",
+        "while not written and self._would_mix([]):",
+        tests="tests/processors/tasks/test_handover.py",
+    ),
+    Mutant(
         "records in the place of lost ones are handed over",
         "processors/tasks/handover.py",
         "is_lost = offsets.start < writing.after",

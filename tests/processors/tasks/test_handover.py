@@ -6,11 +6,15 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
+from errata import Network
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Emission
+from errata.processors.tasks import attempt
 from errata.processors.tasks.handover import Handover, Written
 from errata.processors.wire.report import Report
+from errata.testing import Driver
 from errata.topics.cluster import TopicPartition
+from tests.processors.tasks.trades import trades_of
 
 ONE, TWO = "ingest.trades.0", "ingest.trades.1"
 PLACE = TopicPartition("net.trades", 0)
@@ -149,6 +153,32 @@ def test_records_in_the_place_of_lost_ones_are_read(world):
     world.begin(TWO)
     world.hand(TWO, range(7, 8), reported=8)
     assert [part.offsets for part in world.codec.handed[0]] == [range(0, 5), range(7, 8)]
+
+
+def test_many_records_wait_for_what_another_task_writes_to_the_partition(monkeypatch):
+    monkeypatch.setattr(attempt, "IN_ONE_PIECE", 1)
+    net = Network("pieces")
+    trades_of(net).where("cheap", "price < 2")
+    with Driver(net) as driver:
+        driver.shared.hands_over = True
+        task = driver.ingests["trades"]
+        place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+
+        def send(*keys):
+            for key in keys:
+                tuple_ = {"key": key, "at": 1, "price": 1}
+                driver.send("trades", {"op": "insert", "after": tuple_})
+            driver.close_epoch()
+
+        driver.shared.handover.begin("ingest.trades.1", place, arc="trades")
+        send("few")
+        known = task.report
+        assert known.done == driver.epoch
+        send("more", "than", "one")
+        assert task.report is known
+        driver.shared.handover.fail("ingest.trades.1")
+        driver.close_epoch()
+        assert task.report.done > known.done
 
 
 def test_each_partition_gets_its_own_records(world):
