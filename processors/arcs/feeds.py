@@ -33,6 +33,9 @@ MOST_ROWS = 300_000
 """Most records that are kept for a slow cursor, and most that are handed over ahead of all."""
 HANDED_S = 1.0
 """How long after records were handed over the next ones are expected to be handed over, too."""
+UNCERTAIN_S = 5.0
+"""How long records that were handed over wait until it is certain what comes before them. To read
+would take as long: the transactions that they wait for hide all that follows."""
 
 
 class Chunk(NamedTuple):
@@ -158,7 +161,8 @@ class Feed:
         if not self._reads:
             assert self._handed is not None
             waits = self._ahead[0].is_certain is not None if self._ahead else self.end >= known
-            if waits and self._has_all and monotonic() < self._handed_s + HANDED_S:
+            limit_s = UNCERTAIN_S if self._ahead else HANDED_S
+            if waits and self._has_all and monotonic() < self._handed_s + limit_s:
                 return
             self.reader.add(self.place, self._handed.last)
             self._reads = True

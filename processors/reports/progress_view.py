@@ -83,6 +83,8 @@ class View:
         self.newest_ms = 0
         """When the newest report was written, by the brokers' clock."""
         self._last_valid: dict[str, Report] = {}
+        self._complete: dict[tuple[str, int], tuple[int, int]] = {}
+        """What `complete` has returned since the last report."""
         self._arrived: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
         self.put_back: dict[str, WatermarkRecord] = {}
@@ -204,6 +206,7 @@ class View:
         if (report.attempt, report.done) < (known.attempt, known.done):
             return
         self.reports[report.task] = report
+        self._complete.clear()
         if task is not None and task.scope.is_ingest:
             self.watermarks.changed(task.scope.name)
         self.frontiers.changed(known, report)
@@ -253,10 +256,12 @@ class View:
 
     def complete(self, arc: str, partition: int) -> tuple[int, int]:
         """Return an arc partition's last complete epoch, and the offset after its records."""
-        place = TopicPartition(self.plan.deployment.topic(arc), partition)
-        writers = self.writers(arc, partition)
-        end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
-        return min(self.frontier(writer) for writer in writers), end
+        if (arc, partition) not in self._complete:
+            place = TopicPartition(self.plan.deployment.topic(arc), partition)
+            writers = self.writers(arc, partition)
+            end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
+            self._complete[arc, partition] = min(map(self.frontier, writers)), end
+        return self._complete[arc, partition]
 
     def rebuilt(self, arc: str, partition: int) -> int:
         """Return the last epoch in which a writer of an arc's partition wrote lost records again.

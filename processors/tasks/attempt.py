@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -119,9 +127,10 @@ class Attempt:
         self.is_committing = True
         epochs: dict[TopicPartition, int] = {}
         written = list[Written]()
+        in_one_piece = self._places(e for e in emissions if e.revisions.height > IN_ONE_PIECE)
         for emission in emissions:
             yield True
-            while not written and self._would_mix(emissions):
+            while not written and self.shared.handover.is_written_to(in_one_piece):
                 yield False
             written.append(self._produce(transactions, emission, epochs))
         produce_records(transactions, records)
@@ -167,11 +176,7 @@ class Attempt:
         """
         if not self._unwritten:
             return
-        first = self._unwritten & {
-            TopicPartition(self.shared.plan.deployment.topic(emission.arc), partition)
-            for emission in emissions
-            for partition in emission.partitions.unique().to_list()
-        }
+        first = self._unwritten & self._places(emissions)
         self._unwritten -= first
         if monotonic() < self.checked_s + lost_records.FRESH_S:
             first &= self._unchecked
@@ -184,13 +189,13 @@ class Attempt:
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 
-    def _would_mix(self, emissions: Sequence[Emission]) -> bool:
-        """Whether what other tasks of the process write may come between many records."""
-        return any(
-            self.shared.handover.is_written_to(emission.arc, emission.partitions)
+    def _places(self, emissions: Iterable[Emission]) -> set[TopicPartition]:
+        """Return the partitions that emissions go to."""
+        return {
+            TopicPartition(self.shared.plan.deployment.topic(emission.arc), partition)
             for emission in emissions
-            if emission.revisions.height > IN_ONE_PIECE
-        )
+            for partition in by_column.distinct(emission.partitions)
+        }
 
     def _produce(
         self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]

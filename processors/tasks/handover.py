@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
-
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Emission
-from errata.schemas import by_column
 from errata.topics.cluster import TopicPartition
 
 if TYPE_CHECKING:
@@ -80,14 +77,12 @@ class Handover:
         if self.shared.hands_over:
             self._open[place].setdefault(task, Writing(arc, self._ends.get(place, 0)))
 
-    def is_written_to(self, arc: str, partitions: pl.Series) -> bool:
-        """Return whether a transaction is open that writes to some partitions of an arc.
+    def is_written_to(self, places: Iterable[TopicPartition]) -> bool:
+        """Return whether a transaction is open that writes to some partitions.
 
         Its end, or its records, may come between those of another one.
         """
-        topic = self.shared.plan.deployment.topic(arc)
-        places = (TopicPartition(topic, p) for p in by_column.distinct(partitions))
-        return any(self._open.get(place) for place in places)
+        return any(map(self._open.get, places))
 
     def fail(self, task: str) -> None:
         """Note that the open transaction of a task may not have committed."""

@@ -80,8 +80,8 @@ PROTOCOL = [
     Mutant(
         "a copy is complete where some writers have reported",
         "processors/reports/progress_view.py",
-        "return min(self.frontier(writer) for writer in writers), end",
-        "return max(self.frontier(writer) for writer in writers), end",
+        "self._complete[arc, partition] = min(map(self.frontier, writers)), end",
+        "self._complete[arc, partition] = max(map(self.frontier, writers)), end",
     ),
     Mutant(
         "a task whose windows are open is taken to be as far as what it reads",
@@ -201,8 +201,8 @@ PROTOCOL = [
     Mutant(
         "who is handed nothing more waits for ever",
         "processors/arcs/feeds.py",
-        "monotonic() < self._handed_s + HANDED_S",
-        "monotonic() < self._handed_s + 1e9",
+        "monotonic() < self._handed_s + limit_s",
+        "monotonic() < self._handed_s + limit_s * 1e9",
         tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
@@ -259,8 +259,8 @@ PROTOCOL = [
     Mutant(
         "many records are sent while another task of the process writes there",
         "processors/tasks/attempt.py",
-        "while not written and self._would_mix(emissions):",
-        "while not written and self._would_mix([]):",
+        "while not written and self.shared.handover.is_written_to(in_one_piece):",
+        "while not written and self.shared.handover.is_written_to([]):",
         tests="tests/processors/tasks/test_handover.py",
     ),
     Mutant(

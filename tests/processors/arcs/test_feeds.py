@@ -306,7 +306,7 @@ def test_what_stays_uncertain_is_read(cluster, shared, decoded, clock, certain):
     hand(shared, certain.write(b"c", "two"))
     assert read(one) == [b"a"]
     assert read(one) == []
-    clock[0] += feeds.HANDED_S
+    clock[0] += feeds.UNCERTAIN_S
     assert read(one) + read(one) == [b"b", b"c"]
     assert decoded == [2]
 
