@@ -40,7 +40,11 @@ def pause(on: Running, cluster: Cluster, chance: Random) -> str | None:
 
 
 def zombie(on: Running, cluster: Cluster, chance: Random) -> str | None:
-    """Stop a process, replace it, and let it go on while the other one runs."""
+    """Stop a process, replace it, and let it go on while the other one runs.
+
+    One that was stopped before it had claimed anything begins after its replacement. That ends, and
+    takes the tasks back when its supervisor starts it again.
+    """
     name = chance.choice([name for name in on.processes.names if on.tasks_of(name)])
     if not on.processes.send(name, signal.SIGSTOP):
         return None
@@ -48,6 +52,8 @@ def zombie(on: Running, cluster: Cluster, chance: Random) -> str | None:
     attempts = _attempts(on)
     undead = on.processes.replace(name, state=on.folder / f"state.{chance.randrange(10**9)}")
     own = on.tasks_of(name) & attempts.keys()
+    may_end = (name, "status 1")
+    on.journal.may_end.add(may_end)
     try:
         on.until(
             lambda: all(_attempts(on).get(task, 0) > attempts[task] for task in own),
@@ -61,6 +67,7 @@ def zombie(on: Running, cluster: Cluster, chance: Random) -> str | None:
         on.undead = {}
         undead.resume()
         undead.stop()
+        on.journal.may_end.discard(may_end)
     return f"{name} went on while its replacement ran"
 
 
@@ -130,7 +137,13 @@ def _harm(file: Path, how: str, chance: Random) -> bool:
 
 
 def with_state(on: Running, chance: Random) -> str:
-    """Return a process that has files of its own; wait until one has."""
+    """Return a process that has files of its own; wait until one has.
+
+    If brokers have lost records before, the network recovers first: a task that has lost its index,
+    too, ends, as documented.
+    """
+    if on.lost:
+        on.until(on.processed(), limit_s=RECOVER_S, what="recover before a state is harmed")
     found = list[str]()
 
     def find() -> bool:
