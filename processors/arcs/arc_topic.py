@@ -98,6 +98,7 @@ class ArcCodec:
         values: list[bytes],
         meta: Meta,
         time_ms: int,
+        before: int,
         is_certain: Callable[[], bool] | None,
     ) -> None:
         """Hand committed revisions to the readers of a partition in this process, if there are any.
@@ -110,6 +111,7 @@ class ArcCodec:
             values: Their record values.
             meta: Their task, attempt and epoch.
             time_ms: When they were written, by the brokers' clock, or later.
+            before: As in `Chunk`.
             is_certain: As in `Chunk`.
         """
         feeds = self._feeds.get(place)
@@ -124,7 +126,7 @@ class ArcCodec:
             pl.lit(meta.epoch, pl.Int64).alias("epoch"),
             pl.Series("offset", records.offsets, pl.Int64),
         )
-        chunk = Chunk(records, frame.select(self.empty.columns), meta.task, is_certain)
+        chunk = Chunk(records, frame.select(self.empty.columns), meta.task, before, is_certain)
         feeds.main.hand(chunk)
 
     def miss(self, place: TopicPartition) -> None:

@@ -45,13 +45,15 @@ class Chunk(NamedTuple):
         records: The records.
         frame: Their decoded frame, with their ``offset``.
         writer: The task that has handed them over.
-        is_certain: Returns whether all that counts before them was handed over, too. None if that
-            can't be known.
+        before: Up to this offset records may have been written that were not handed over.
+        is_certain: Returns whether all that counts from there on, and comes before these, was
+            handed over. None if that can't be known.
     """
 
     records: Records
     frame: pl.DataFrame
     writer: str = ""
+    before: int = 0
     is_certain: Callable[[], bool] | None = None
 
     @property
@@ -106,8 +108,8 @@ class Feed:
         """The last records that were handed over, until something is read after them."""
         self._ahead: list[Chunk] = []
         """Records that were handed over before it was known what comes before them, by offset."""
-        self._has_all = False
-        """Whether it has got all that was handed over since the last records that it has taken."""
+        self._has_all, self._missed_to = False, 0
+        """Whether it gets all that is handed over, and the offset from which on it has got all."""
 
     @property
     def end(self) -> int:
@@ -162,7 +164,7 @@ class Feed:
             assert self._handed is not None
             waits = self._ahead[0].is_certain is not None if self._ahead else self.end >= known
             limit_s = UNCERTAIN_S if self._ahead else HANDED_S
-            if waits and self._has_all and monotonic() < self._handed_s + limit_s:
+            if waits and self._is_complete and monotonic() < self._handed_s + limit_s:
                 return
             self.reader.add(self.place, self._handed.last)
             self._reads = True
@@ -202,13 +204,15 @@ class Feed:
     def miss(self) -> None:
         """Note that something may not have been handed over: what comes next is read."""
         self._ahead.clear()
-        self._has_all = False
+        self._has_all, self._missed_to = False, max(self._missed_to, self.end + 1)
 
     def hand(self, chunk: Chunk) -> None:
         """Keep records that it expects for the next `read`.
 
         They are not taken before: of their transaction more may be handed over.
         """
+        if not self._has_all:
+            self._has_all, self._missed_to = True, max(self._missed_to, chunk.before)
         insort(self._ahead, chunk, key=attrgetter("first"))
         while sum(len(ahead.records) for ahead in self._ahead) > MOST_ROWS:
             self._ahead.pop(0)
@@ -222,14 +226,18 @@ class Feed:
                 self.reader.remove(self.place)
             self._add([chunk])
             self._reads, self._handed, self._handed_s = False, chunk, monotonic()
-            self._has_all = True
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all that follows what it has taken is handed over to it."""
+        return self._has_all and self.end >= self._missed_to
 
     def _is_next(self, chunk: Chunk) -> bool:
         if chunk.first <= self.end:
             return True
         if self._handed is None:
             return False
-        is_certain = self._has_all and chunk.is_certain is not None and chunk.is_certain()
+        is_certain = self._is_complete and chunk.is_certain is not None and chunk.is_certain()
         return is_certain or self._handed.is_next(chunk)
 
     def _add(self, chunks: Collection[Chunk]) -> None:

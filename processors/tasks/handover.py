@@ -26,6 +26,9 @@ from errata.topics.cluster import TopicPartition
 if TYPE_CHECKING:
     from errata.processors.tasks.shared import Shared
 
+Attempts = Mapping[str, int]
+"""By task: its attempt."""
+
 
 class Written(NamedTuple):
     """An emission, with the keys and values of its records; none if its arc has no topic.
@@ -44,12 +47,15 @@ class Writing:
 
     Args:
         arc: The arc.
-        after: The offset after the last records that were handed over before it began.
+        after: The offset after the last records that were written there before it began.
+        attempts: The attempts of all tasks that write there, as it began; None if another process
+            ran some.
         is_open: Whether it may still commit.
     """
 
     arc: str
     after: int
+    attempts: Attempts | None
     is_open: bool = True
 
 
@@ -64,18 +70,22 @@ class Handover:
         self.shared = shared
         self._open: defaultdict[TopicPartition, dict[str, Writing]] = defaultdict(dict)
         """By partition: what the open transaction of each task writes there."""
-        self._unread: defaultdict[TopicPartition, set[str]] = defaultdict(set)
-        """By partition: the tasks that have written what can't be handed over.
-
-        It is read. What these tasks write next comes after it.
-        """
         self._ends: dict[TopicPartition, int] = {}
-        """By partition: the offset after the last records that were handed over."""
+        """By partition: the offset after the last records that these tasks have committed."""
+        self._known: dict[TopicPartition, Attempts] = {}
+        """By partition: the attempts that have written all since some records handed over."""
+        self._failed: defaultdict[TopicPartition, dict[str, int]] = defaultdict(dict)
+        """By partition: the attempts of tasks whose last transaction may have committed or not.
+
+        What it has written there comes before all that is written after the task's next attempt
+        has begun.
+        """
 
     def begin(self, task: str, place: TopicPartition, *, arc: str) -> None:
         """Note that the open transaction of a task writes to a partition of an arc."""
-        if self.shared.hands_over:
-            self._open[place].setdefault(task, Writing(arc, self._ends.get(place, 0)))
+        if self.shared.hands_over and task not in self._open[place]:
+            attempts = self._attempts(arc, place.partition)
+            self._open[place][task] = Writing(arc, self._ends.get(place, 0), attempts)
 
     def is_written_to(self, places: Iterable[TopicPartition]) -> bool:
         """Return whether a transaction is open that writes to some partitions.
@@ -87,7 +97,10 @@ class Handover:
     def fail(self, task: str) -> None:
         """Note that the open transaction of a task may not have committed."""
         for place in [place for place, tasks in self._open.items() if task in tasks]:
-            self._leave_unread(place, task, self._ended(place, task).arc)
+            writing = self._ended(place, task)
+            self._failed[place][task] = self.shared.view.of(task).attempt
+            self._known.pop(place, None)
+            self.shared.codec(writing.arc).miss(place)
 
     def hand(
         self,
@@ -113,20 +126,28 @@ class Handover:
                 parts[TopicPartition(topic, partition)].append(part)
         for place, sent in parts.items():
             arc, offsets = sent[0].emission.arc, flushed[place]
-            writing = self._ended(place, meta.task)
+            codec, writing = self.shared.codec(arc), self._ended(place, meta.task)
+            before = self._ends.get(place, 0)
+            self._ends[place] = max(offsets.stop, before)
             is_lost = offsets.start < writing.after  # the records that were there
             if is_lost or sum(len(each.keys) for each in sent) < len(offsets):
-                self._ends[place] = offsets.stop
-                self._leave_unread(place, meta.task, arc)
+                self._ends[place] = offsets.stop if is_lost else self._ends[place]
+                codec.miss(place)
                 continue
-            self._ends[place] = max(offsets.stop, self._ends.get(place, 0))
-            is_certain = self._certainty(place, meta.task, arc=arc, reported=reported)
-            self._unread[place].discard(meta.task)
-            if self._unread[place]:
-                continue
+            attempts, known = self._followed(place, writing), self._known.pop(place, None)
+            is_certain: Callable[[], bool] | None = None
+            if attempts is not None:
+                if known != attempts:  # other attempts may have written before these records
+                    codec.miss(place)
+                    before = max(before, offsets.start)
+                self._known[place] = attempts
+                others = list(self._open[place].values())
+                is_certain = partial(
+                    self._is_certain, others, reported, attempts, arc, place.partition
+                )
             start = offsets.start
             for each in sent:
-                self.shared.codec(arc).hand(
+                codec.hand(
                     place,
                     range(start, start + len(each.keys)),
                     revisions=each.emission.revisions,
@@ -134,6 +155,7 @@ class Handover:
                     values=each.values,
                     meta=Meta(meta.task, meta.attempt, each.emission.epoch),
                     time_ms=time_ms,
+                    before=before,
                     is_certain=is_certain,
                 )
                 start += len(each.keys)
@@ -143,35 +165,39 @@ class Handover:
         writing.is_open = False
         return writing
 
-    def _leave_unread(self, place: TopicPartition, task: str, arc: str) -> None:
-        self._unread[place].add(task)
-        self.shared.codec(arc).miss(place)
-
-    def _certainty(
-        self, place: TopicPartition, task: str, *, arc: str, reported: int
-    ) -> Callable[[], bool] | None:
-        """Return how to know that all that counts before some records was handed over.
-
-        None if that can't be known.
-        """
-        if self._unread[place] or not self._writes_alone(arc, place.partition):
+    def _attempts(self, arc: str, partition: int) -> Attempts | None:
+        """Return the attempts of all tasks that write a partition; None if others run some."""
+        reports = list(map(self.shared.view.of, self.shared.view.writers(arc, partition)))
+        if any(report.process != self.shared.process for report in reports):
             return None
-        others = list(self._open[place].values())
-        return partial(self._is_certain, others, reported, arc, place.partition)
+        return {report.task: report.attempt for report in reports}
+
+    def _followed(self, place: TopicPartition, writing: Writing) -> Attempts | None:
+        """Return the attempts that write to a partition, if all others have ended.
+
+        What these have written there comes before what the transaction has. None if that can't be
+        known.
+        """
+        attempts = self._attempts(writing.arc, place.partition)
+        if attempts is None or attempts != writing.attempts:
+            return None
+        failed = self._failed[place].items()
+        return (
+            None if any(attempts.get(task, 0) <= attempt for task, attempt in failed) else attempts
+        )
 
     def _is_certain(
-        self, others: Sequence[Writing], reported: int, arc: str, partition: int
+        self,
+        others: Sequence[Writing],
+        reported: int,
+        attempts: Attempts,
+        arc: str,
+        partition: int,
     ) -> bool:
         is_known = self.shared.view.has_read_to(reported)
         if not is_known or any(writing.is_open for writing in others):
             return False
-        return self._writes_alone(arc, partition)
-
-    def _writes_alone(self, arc: str, partition: int) -> bool:
-        """Return whether this process runs all tasks that write a partition of an arc."""
-        view = self.shared.view
-        writers = view.writers(arc, partition)
-        return all(view.of(task).process == self.shared.process for task in writers)
+        return self._attempts(arc, partition) == attempts
 
 
 def parted(written: Written) -> Iterator[tuple[int, Written]]:

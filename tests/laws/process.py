@@ -1,20 +1,23 @@
 """One process of a simulation: tasks or sweepers that share a view."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from errata.processors.arcs.arc_topic import Meta
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks.handover import Handover, Written
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.sweepers.sweeper import LocalSweepers, Service, Sweeper
+from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.laws.spark_engine import SparkJob
@@ -23,6 +26,8 @@ SEGMENT_ROWS = 6  # small, so that a restarted sweeper finds sealed segments
 NEVER_COMPACTED_MS = 2**60
 TOGETHER = 0.4
 """The share of scenarios in which one process does most of the work: it hands over its records."""
+FORGOTTEN = 0.1
+"""The share of records that it does not hand over."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,31 @@ def kinds(
     return found
 
 
+class Forgetful(Handover):
+    """Hands over most of what tasks commit: records of others may come between those of a task.
+
+    In the cluster in memory none do.
+    """
+
+    def __init__(self, shared: Shared, chance: random.Random) -> None:
+        super().__init__(shared)
+        self.chance = chance
+
+    def hand(
+        self,
+        meta: Meta,
+        written: Sequence[Written],
+        flushed: Mapping[TopicPartition, range],
+        reported: int,
+    ) -> None:
+        """Hand over what a transaction has committed, in most partitions."""
+        between = {
+            place: range(own.start, own.stop + (self.chance.random() < FORGOTTEN))
+            for place, own in flushed.items()
+        }
+        super().hand(meta, written, between, reported)
+
+
 class Process:
     """A simulated process.
 
@@ -110,6 +140,7 @@ class Process:
             hands_over=True, run=self._run,
         )  # fmt: skip
         self._chance, self.waits = random.Random(str(kind)), True
+        self.shared.handover = Forgetful(self.shared, self._chance)
         self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
         self.services: list[Service] = []

@@ -166,7 +166,7 @@ PROTOCOL = [
     Mutant(
         "what is certain is taken although something was missed before it",
         "processors/arcs/feeds.py",
-        "is_certain = self._has_all and chunk",
+        "is_certain = self._is_complete and chunk",
         "is_certain = chunk",
         tests="tests/processors/arcs/test_feeds.py",
     ),
@@ -239,22 +239,46 @@ PROTOCOL = [
             ),
             (
                 "where other processes write",
-                "return all(view.of(task).process == self.shared.process for task in writers)",
-                "return True",
+                "if any(report.process != self.shared.process for report in reports):",
+                "if not reports:",
             ),
             (
                 "after a transaction that may or may not have committed",
-                "if self._unread[place] or not",
-                "if not",
+                "attempts.get(task, 0) <= attempt for",
+                "attempt < 0 for",
+            ),
+            (
+                "although it may have been written before another process lost a task",
+                "if attempts is None or attempts != writing.attempts:",
+                "if attempts is None:",
+            ),
+            (
+                "after a task was taken over and taken back",
+                "return self._attempts(arc, partition) == attempts",
+                "return self._attempts(arc, partition) is not None",
             ),
         )
     ),
     Mutant(
-        "what is handed over after a transaction that failed is not held back",
+        "what other attempts may have written before what is handed over is not read",
         "processors/tasks/handover.py",
-        "if self._unread[place]:\n                continue",
-        "if False:\n                continue",
+        "before = max(before, offsets.start)",
+        "pass",
         tests="tests/processors/tasks/test_handover.py",
+    ),
+    Mutant(
+        "what was not handed over, and comes later in the log, is not read",
+        "processors/tasks/handover.py",
+        "self._ends[place] = max(offsets.stop, before)",
+        "pass",
+        tests="tests/processors/tasks/test_handover.py",
+    ),
+    Mutant(
+        "a reader that begins takes for read what it was not handed",
+        "processors/arcs/feeds.py",
+        "return self._has_all and self.end >= self._missed_to",
+        "return self._has_all",
+        tests="tests/processors/arcs/test_feeds.py",
     ),
     Mutant(
         "many records are sent while another task of the process writes there",

@@ -322,12 +322,26 @@ def test_what_comes_after_something_that_was_missed_is_read(
     if missed:
         shared.main.miss()
     certain.known.add(b"c")
-    hand(shared, certain.write(b"c", "three"))
+    hand(shared, certain.write(b"c", "three")._replace(before=1))
     assert read(one) + read(one) == ([b"b", b"c"] if missed else [b"c"])
     certain.known.add(b"d")
     hand(shared, certain.write(b"d", "one"))
     assert read(one) == [b"d"]
     assert decoded == ([2] if missed else [])
+
+
+def test_one_that_begins_reads_up_to_the_last_that_it_was_not_handed(
+    cluster, shared, decoded, certain
+):
+    certain.known |= {b"c", b"d"}
+    early, missed = certain.write(b"a", "one"), certain.write(b"b", "two")
+    one, after = Cursor(shared, 0), missed.last + 1
+    hand(shared, early._replace(before=after))
+    hand(shared, certain.write(b"c", "three")._replace(before=after))
+    assert read(one) + read(one) == [b"a", b"b", b"c"]
+    hand(shared, certain.write(b"d", "one"))
+    assert read(one) == [b"d"]
+    assert decoded == [2]
 
 
 def test_what_was_committed_later_may_come_before(cluster, shared, decoded, certain):

@@ -21,12 +21,14 @@ PLACE = TopicPartition("net.trades", 0)
 
 
 class Codec:
+    """Takes what is handed over."""
+
     def __init__(self):
         self.handed, self.missed = defaultdict(list), []
 
-    def hand(self, place, offsets, *, is_certain, **columns):
+    def hand(self, place, offsets, *, is_certain, before, **columns):
         self.handed[place.partition].append(SimpleNamespace(offsets=offsets, **columns))
-        self.is_certain = is_certain
+        self.is_certain, self.before = is_certain, before
 
     def miss(self, place):
         self.missed.append(place)
@@ -109,21 +111,50 @@ def test_nothing_is_certain_where_another_process_writes(world):
     assert world.codec.is_certain is None
 
 
-def test_after_one_that_may_not_have_committed_records_are_read_up_to_its_next_ones(world):
+def test_what_another_process_wrote_before_it_lost_a_task_is_read(world):
+    world.read[0] = 9
+    world.reports[TWO] = Report(TWO, attempt=1, process=6)
+    world.begin(ONE)
+    world.hand(ONE, range(0, 2), reported=5)
+    assert world.codec.is_certain is None
+    world.begin(ONE)
+    world.reports[TWO] = Report(TWO, attempt=2, process=7)
+    world.hand(ONE, range(4, 6), reported=7)
+    assert world.codec.is_certain is None, "it may have written before the other process"
+    world.begin(ONE)
+    world.hand(ONE, range(9, 11), reported=9)
+    assert world.codec.is_certain()
+    assert (world.codec.before, world.codec.missed) == (9, [PLACE])
+    world.begin(TWO)
+    world.hand(TWO, range(12, 13), reported=9)
+    assert (world.codec.before, world.codec.missed) == (11, [PLACE])
+
+
+def test_a_task_that_was_taken_over_and_taken_back_meanwhile_makes_nothing_certain(world):
+    world.read[0] = 9
+    world.begin(ONE)
+    world.hand(ONE, range(0, 2), reported=5)
+    world.reports[TWO] = Report(TWO, attempt=3, process=7)
+    assert not world.codec.is_certain()
+
+
+def test_after_one_that_may_not_have_committed_nothing_is_certain_up_to_its_next_attempt(world):
     world.read[0] = 9
     world.begin(ONE)
     world.handover.fail(ONE)
     assert world.codec.missed == [PLACE]
     world.begin(TWO)
     world.hand(TWO, range(2, 4), reported=5)
-    assert not world.codec.handed
-    world.begin(ONE)
-    world.hand(ONE, range(5, 7), reported=7)
     assert world.codec.is_certain is None
+    world.begin(TWO)
+    world.reports[ONE] = Report(ONE, attempt=2, process=7)
+    world.hand(TWO, range(5, 7), reported=7)
+    assert world.codec.is_certain is None, "it may have written before"
     world.begin(TWO)
     world.hand(TWO, range(8, 9), reported=8)
     assert world.codec.is_certain()
-    assert [part.offsets for part in world.codec.handed[0]] == [range(5, 7), range(8, 9)]
+    assert (world.codec.before, world.codec.missed) == (8, [PLACE, PLACE])
+    assert [part.offsets.start for part in world.codec.handed[0]] == [2, 5, 8]
 
 
 def test_one_that_failed_elsewhere_or_before_it_wrote_does_not_matter(world):
@@ -142,17 +173,28 @@ def test_records_between_those_of_a_transaction_are_read(world):
     assert not world.codec.handed
 
 
+def test_records_are_read_up_to_the_last_that_were_not_handed_over(world):
+    world.read[0] = 9
+    world.begin(ONE)
+    world.hand(ONE, range(0, 5), reported=1)
+    world.begin(ONE)
+    world.begin(TWO)
+    world.hand(ONE, range(20, 30), reported=1, count=9)
+    world.hand(TWO, range(10, 12), reported=1)
+    assert world.codec.handed[0][-1].offsets == range(10, 12)
+    assert world.codec.before == 30
+
+
 def test_records_in_the_place_of_lost_ones_are_read(world):
     world.begin(ONE)
     world.hand(ONE, range(0, 5), reported=5)
+    missed = len(world.codec.missed)
     world.begin(TWO)
     world.hand(TWO, range(3, 4), reported=6)
-    assert world.codec.missed == [PLACE]
+    assert len(world.codec.missed) == missed + 1
     world.begin(ONE)
     world.hand(ONE, range(5, 6), reported=7)
-    world.begin(TWO)
-    world.hand(TWO, range(7, 8), reported=8)
-    assert [part.offsets for part in world.codec.handed[0]] == [range(0, 5), range(7, 8)]
+    assert [part.offsets for part in world.codec.handed[0]] == [range(0, 5), range(5, 6)]
 
 
 def test_many_records_wait_for_what_another_task_writes_to_the_partition(monkeypatch):
