@@ -128,10 +128,9 @@ class Handover:
             arc, offsets = sent[0].emission.arc, flushed[place]
             codec, writing = self.shared.codec(arc), self._ended(place, meta.task)
             before = self._ends.get(place, 0)
-            self._ends[place] = max(offsets.stop, before)
             is_lost = offsets.start < writing.after  # the records that were there
+            self._ends[place] = offsets.stop if is_lost else max(offsets.stop, before)
             if is_lost or sum(len(each.keys) for each in sent) < len(offsets):
-                self._ends[place] = offsets.stop if is_lost else self._ends[place]
                 codec.miss(place)
                 continue
             attempts, known = self._followed(place, writing), self._known.pop(place, None)

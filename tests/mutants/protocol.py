@@ -269,8 +269,8 @@ PROTOCOL = [
     Mutant(
         "what was not handed over, and comes later in the log, is not read",
         "processors/tasks/handover.py",
-        "self._ends[place] = max(offsets.stop, before)",
-        "pass",
+        "else max(offsets.stop, before)",
+        "else before",
         tests="tests/processors/tasks/test_handover.py",
     ),
     Mutant(
