@@ -271,7 +271,7 @@ PROTOCOL = [
         "processors/tasks/handover.py",
         "else max(offsets.stop, before)",
         "else before",
-        tests="tests/processors/tasks/test_handover.py",
+        tests="tests/laws/test_handover.py",
     ),
     Mutant(
         "a reader that begins takes for read what it was not handed",
