@@ -141,9 +141,13 @@ def position(proxy: FrameProxy, name: str) -> int:
 
 def check(proxy: FrameProxy, outcome: Outcome) -> None:
     """What was committed is there once and whole; what failed is there once and whole, or not."""
-    there = read(proxy, outcome.name)
-    doubtful = [number for number in outcome.failed if (number, 0) in there]
-    whole = sorted(outcome.committed + doubtful)
+    deadline = monotonic() + TIMEOUT_S
+    while True:  # the ends of a transaction reach one partition after the other
+        there = read(proxy, outcome.name)
+        doubtful = [number for number in outcome.failed if (number, 0) in there]
+        whole = sorted(outcome.committed + doubtful)
+        if there == all_of(whole) or monotonic() > deadline:
+            break
     assert there == all_of(whole)
     assert position(proxy, outcome.name) == whole[-1] + 1
 
