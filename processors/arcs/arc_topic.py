@@ -115,9 +115,7 @@ class ArcCodec:
             is_certain: As in `Chunk`.
         """
         feeds = self._feeds.get(place)
-        if feeds is None or feeds.main is None or not feeds.main.is_alive:
-            return
-        if not feeds.main.expects(offsets.start):
+        if feeds is None or not feeds.expects(offsets.start):
             return
         records = Records(place, [*offsets], [*keys], [*values], [time_ms] * len(offsets))
         frame = revisions.with_columns(
@@ -126,14 +124,13 @@ class ArcCodec:
             pl.lit(meta.epoch, pl.Int64).alias("epoch"),
             pl.Series("offset", records.offsets, pl.Int64),
         )
-        chunk = Chunk(records, frame.select(self.empty.columns), meta.task, before, is_certain)
-        feeds.main.hand(chunk)
+        decoded = frame.select(self.empty.columns)
+        feeds.hand(Chunk(records, decoded, meta.task, before, is_certain))
 
     def miss(self, place: TopicPartition) -> None:
         """Note that something of a partition may not be handed over: its readers read it."""
-        feeds = self._feeds.get(place)
-        if feeds is not None and feeds.main is not None:
-            feeds.main.miss()
+        if place in self._feeds:
+            self._feeds[place].miss()
 
     def cursor(self, cluster: Cluster, place: TopicPartition, offset: int) -> Cursor:
         """Return a reader of a partition from an offset; readers in a process share fetches."""

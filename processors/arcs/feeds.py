@@ -292,6 +292,20 @@ class Feeds:
             self.main = feed
         return feed
 
+    def expects(self, offset: int) -> bool:
+        """Return whether there are readers that still expect records from this offset on."""
+        return self.main is not None and self.main.is_alive and self.main.expects(offset)
+
+    def hand(self, chunk: Chunk) -> None:
+        """Hand records to the readers, which must expect them."""
+        assert self.main is not None
+        self.main.hand(chunk)
+
+    def miss(self) -> None:
+        """Note that something may not be handed over: it is read."""
+        if self.main is not None:
+            self.main.miss()
+
 
 class Cursor:
     """The position of one reader in the process.

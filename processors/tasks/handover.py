@@ -117,12 +117,14 @@ class Handover:
             flushed: By partition, from its first record to its last one.
             reported: The offset after its report.
         """
+        if not self.shared.hands_over:
+            return
         view, plan = self.shared.view, self.shared.plan
         time_ms = max(view.newest_ms, time.time_ns() // 1_000_000)  # this clock may be behind
         parts: defaultdict[TopicPartition, list[Written]] = defaultdict(list)
-        for each in written if self.shared.hands_over else ():
+        for each in written:
             topic = plan.deployment.topic(each.emission.arc)
-            for partition, part in parted(each):
+            for partition, part in by_partition(each):
                 parts[TopicPartition(topic, partition)].append(part)
         for place, sent in parts.items():
             arc, offsets = sent[0].emission.arc, flushed[place]
@@ -130,7 +132,7 @@ class Handover:
             before = self._ends.get(place, 0)
             is_lost = offsets.start < writing.after  # the records that were there
             self._ends[place] = offsets.stop if is_lost else max(offsets.stop, before)
-            if is_lost or sum(len(each.keys) for each in sent) < len(offsets):
+            if is_lost or not self._is_in_one_piece(sent, offsets):
                 codec.miss(place)
                 continue
             attempts, known = self._followed(place, writing), self._known.pop(place, None)
@@ -159,6 +161,10 @@ class Handover:
                 )
                 start += len(each.keys)
 
+    def _is_in_one_piece(self, sent: Sequence[Written], offsets: range) -> bool:
+        """Return whether nothing lies between the records of a transaction."""
+        return sum(len(each.keys) for each in sent) == len(offsets)
+
     def _ended(self, place: TopicPartition, task: str) -> Writing:
         writing = self._open[place].pop(task)
         writing.is_open = False
@@ -181,9 +187,9 @@ class Handover:
         if attempts is None or attempts != writing.attempts:
             return None
         failed = self._failed[place].items()
-        return (
-            None if any(attempts.get(task, 0) <= attempt for task, attempt in failed) else attempts
-        )
+        if any(attempts.get(task, 0) <= attempt for task, attempt in failed):
+            return None
+        return attempts
 
     def _is_certain(
         self,
@@ -199,7 +205,7 @@ class Handover:
         return self._attempts(arc, partition) == attempts
 
 
-def parted(written: Written) -> Iterator[tuple[int, Written]]:
+def by_partition(written: Written) -> Iterator[tuple[int, Written]]:
     """Yield what goes to each partition of an emission that is in their order."""
     if not written.keys:
         return

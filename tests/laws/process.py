@@ -1,12 +1,11 @@
 """One process of a simulation: tasks or sweepers that share a view."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from errata.processors.arcs.arc_topic import Meta
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.compiled import CompiledPlan
@@ -17,7 +16,6 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.sweepers.sweeper import LocalSweepers, Service, Sweeper
-from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.laws.spark_engine import SparkJob
@@ -99,19 +97,8 @@ class Forgetful(Handover):
         super().__init__(shared)
         self.chance = chance
 
-    def hand(
-        self,
-        meta: Meta,
-        written: Sequence[Written],
-        flushed: Mapping[TopicPartition, range],
-        reported: int,
-    ) -> None:
-        """Hand over what a transaction has committed, in most partitions."""
-        between = {
-            place: range(own.start, own.stop + (self.chance.random() < FORGOTTEN))
-            for place, own in flushed.items()
-        }
-        super().hand(meta, written, between, reported)
+    def _is_in_one_piece(self, sent: Sequence[Written], offsets: range) -> bool:
+        return self.chance.random() >= FORGOTTEN and super()._is_in_one_piece(sent, offsets)
 
 
 class Process:

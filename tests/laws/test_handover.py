@@ -91,15 +91,13 @@ class World:
     # ---------------------------------------------------------------- the codec
 
     def hand(self, place, offsets, *, keys, values, before, is_certain, meta, **_):
-        main = self.feeds.main
-        if main is None or not main.is_alive or not main.expects(offsets.start):
+        if not self.feeds.expects(offsets.start):
             return
         records = Records(place, [*offsets], [*keys], [*values], [0] * len(offsets))
-        main.hand(Chunk(records, _decoded(records), meta.task, before, is_certain))
+        self.feeds.hand(Chunk(records, _decoded(records), meta.task, before, is_certain))
 
     def miss(self, place):
-        if self.feeds.main is not None:
-            self.feeds.main.miss()
+        self.feeds.miss()
 
     # ---------------------------------------------------------------- what happens
 

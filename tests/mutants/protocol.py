@@ -215,8 +215,9 @@ PROTOCOL = [
     Mutant(
         "revisions are handed over at offsets that others' records have",
         "processors/tasks/handover.py",
-        "if is_lost or sum(len(each.keys) for each in sent) < len(offsets):",
-        "if is_lost:",
+        "return sum(len(each.keys) for each in sent) == len(offsets)",
+        "return True",
+        tests="tests/laws/test_handover.py",
     ),
     *(
         Mutant(

@@ -172,8 +172,8 @@ def write(cluster, *values, writer="writer"):
 
 
 def hand(shared, chunk):
-    if shared.main.expects(chunk.records.offsets[0]):
-        shared.main.hand(chunk)
+    if shared.expects(chunk.first):
+        shared.hand(chunk)
 
 
 @pytest.fixture
