@@ -64,6 +64,8 @@ class Outcome:
         records: How many records were fed.
         ends: How processes have ended.
         commit: The commit of the code.
+        brokers: How many brokers there were.
+        spark: Whether the network had an aggregate on Spark.
     """
 
     seed: int
@@ -76,6 +78,8 @@ class Outcome:
     records: int = 0
     ends: dict[str, int] = field(default_factory=dict)
     commit: str = ""
+    brokers: int = 1
+    spark: bool = False
 
     @property
     def is_clean(self) -> bool:
@@ -116,7 +120,7 @@ def run_seed(
     """
     chance = Random(seed)
     network = "fills" if spark else list(KINDS)[seed % len(KINDS)]
-    outcome, began = Outcome(seed, network), monotonic()
+    outcome, began = Outcome(seed, network, brokers=3 if three else 1, spark=spark), monotonic()
     order = planned([kind for kind in kinds if kind != CLEANED], faults=faults, seed=seed)
     chance.shuffle(order)
     is_apart = seed // (2 * len(KINDS)) % 2 == 0
