@@ -25,7 +25,8 @@ TRANSACTION_S = 15.0
 
 def kill(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Kill one process, or several at once."""
-    names = chance.sample(on.processes.names, chance.choice((1, 1, 2, len(on.processes.names))))
+    count = chance.choice((1, 1, 2, len(on.processes.names)))
+    names = chance.sample(on.processes.names, min(count, len(on.processes.names)))
     killed = [name for name in names if on.processes.kill(name)]
     return f"killed {', '.join(killed)}" if killed else None
 
