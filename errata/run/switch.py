@@ -227,12 +227,13 @@ class Switch:
         outputs: tuple[str, ...] = (),
         transactions: Transactions | None = None,
     ) -> Takeover:
+        existed = task in self._tasks(self.old.plan)
         return Takeover(
             shared,
             TaskId.parse(task),
             outputs=outputs,
             to_plan=self.new.plan.fingerprint,
-            from_plan=self.old.plan.fingerprint,
+            from_plan=self.old.plan.fingerprint if existed else None,
             transactions=transactions,
         )
 
@@ -433,7 +434,8 @@ class FirstReports:
             for peer in self._peers(scope)
             if peer not in plan.placement.tasks(scope)
         ]
-        counts = dict(before.counts)
+        existed = task in self._peers(scope)
+        counts = dict(before.counts) if existed else {}  # task 0 has them since it ended
         for report in ended_tasks if partition == 0 else ():
             for name, total in report.counts.items():
                 counts[name] = counts.get(name, 0) + total

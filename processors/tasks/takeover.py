@@ -27,9 +27,12 @@ from errata.topics.cluster import TopicPartition, Transactions
 ROWS_A_TRANSACTION = 100_000
 
 
+_MOVES = "moves to "
+
+
 def mark(plan_name: str) -> str:
     """Return the `plan` field of a task's reports while it is moved to that plan."""
-    return f"moves to {plan_name}"
+    return _MOVES + plan_name
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Takeover(Task):
         task: The task.
         outputs: The arcs whose shadowed records are rewritten.
         to_plan: Fingerprint of the plan that it is moved to.
-        from_plan: Fingerprint of the plan that it comes from.
+        from_plan: Fingerprint of the plan that it comes from; None: that one does not have the
+            task. It may have ended in the switch to an earlier version.
         transactions: Those of all tasks of a job on Spark; None: it opens its own.
     """
 
@@ -84,17 +88,21 @@ class Takeover(Task):
         *,
         outputs: tuple[str, ...],
         to_plan: str,
-        from_plan: str,
+        from_plan: str | None,
         transactions: Transactions | None = None,
     ) -> None:
         super().__init__(shared, task, outputs=outputs)
         self.plan_name = mark(to_plan)
-        self.accepted = {"", from_plan, mark(to_plan)}
-        self._transactions = transactions
+        self.accepted = {"", from_plan or "", mark(to_plan)}
+        self._had_ended, self._transactions = from_plan is None, transactions
 
     def connect(self) -> Transactions:
         """Return the transactions of this attempt; older attempts are fenced."""
         return super().connect() if self._transactions is None else self._transactions
+
+    def accepts(self, plan_name: str) -> bool:
+        """Whether a task whose last report has this `plan` may be taken over."""
+        return super().accepts(plan_name) or (self._had_ended and plan_name.startswith(_MOVES))
 
     def claim(self) -> Iterator[bool]:
         """Fence the running attempt; from here on the task's report says that it is being moved."""

@@ -154,7 +154,7 @@ class Task:
         yield from self._read_hidden_reports()
         old = yield from self._last_report()
         self.compaction.tombstones.clear()
-        if old.plan not in self.accepted:
+        if not self.accepts(old.plan):
             raise WrongPlanError(
                 f"task {self.name}: was run by plan {old.plan}, this is plan {self.plan_name}; run "
                 "it with the network that was deployed, or give the changed network another name"
@@ -187,6 +187,10 @@ class Task:
             self.restored_from = self.view.newest_epoch() + 1
         yield from self.compaction.rewrite_shadowed()
         yield from self.start()
+
+    def accepts(self, plan_name: str) -> bool:
+        """Whether a task whose last report has this `plan` may be run."""
+        return plan_name in self.accepted
 
     def _last_report(self) -> Generator[bool, None, Report]:
         """Return the report of the older attempt.

@@ -24,6 +24,7 @@ from tests.laws.audit import Audit
 from tests.laws.cleaner import Cleaner
 from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, Shape
+from tests.laws.oracle import Content
 from tests.laws.process import NEVER_COMPACTED_MS, Process, kinds
 from tests.laws.simulation import STEPS_A_TICK, KilledError, Simulation
 from tests.plans import with_topology
@@ -48,12 +49,15 @@ class Switching(Simulation):
     Args:
         shape: The network.
         count: The partitions that its sources' arcs get.
+        then: Those that they get in a second switch soon after; None: there is none.
         more: Other arguments of `Simulation`.
     """
 
-    def __init__(self, shape: Shape, *, count: int, **more) -> None:
+    def __init__(self, shape: Shape, *, count: int, then: int | None = None, **more) -> None:
         super().__init__(shape, **more)
-        self.count, self.since, self.before = count, -1, self.plan
+        self.count, self.then, self.before = count, then, self.plan
+        self.versions: list[tuple[int, CompiledPlan]] = []
+        """The last epoch and the plan of each version before the deployed one."""
 
     def run(self) -> None:
         """Run the scenario to its end."""
@@ -64,14 +68,22 @@ class Switching(Simulation):
         self._first_act(tapes)
         with mock.patch.object(parts, "_now_ms", self._clock_ms):  # a seed determines the scenario
             self._switch(tapes)
+            if self.then is not None:
+                self._third_act(tapes)
+                self.count = self.then
+                self._switch(tapes)
+        self._third_act(tapes)
+        self.drain()
+        self._second_act(tapes)
+        self.drain()
+
+    def _third_act(self, tapes) -> None:
+        """Processes of a new version run, die, and are restarted, while records arrive."""
         for tick in range(self.ticks, self.ticks + 8):
             self._send(tapes, 2 * tick)
             for _ in range(STEPS_A_TICK):
                 self.step += 1
                 self._advance_somebody()
-        self.drain()
-        self._second_act(tapes)
-        self.drain()
 
     def _clock_ms(self) -> int:
         return self.now
@@ -93,7 +105,8 @@ class Switching(Simulation):
                 break
         found = read_plan(self.cluster, new.network)
         assert (found.deployment.version, found.switching_to) == (new.deployment.version, None)
-        self.since, self.plan = found.deployment.first_epoch - 1, new
+        self.since, self.before, self.plan = found.deployment.first_epoch - 1, old, new
+        self.versions.append((self.since, old))
         self.shape = replace(self.shape, plan=new)
         self.history.read()
         history = History(self.cluster, new)
@@ -181,7 +194,7 @@ class Switching(Simulation):
 
     def owners(self, source: str, epoch: int) -> int:
         """Return how many tasks owned the identities of a rekeyed source at an epoch."""
-        plan = self.before if epoch <= self.since else self.plan
+        plan = next((plan for last, plan in self.versions if epoch <= last), self.plan)
         return plan.placement.partitions[f"{source}.exchange"]
 
 
@@ -191,21 +204,29 @@ class SwitchAudit(Audit):
     def _begin(self) -> None:
         """Insert what arcs without history held: it is not copied, but readers continue."""
         switching = self.simulation
-        old, new = switching.before, switching.plan
+        new = switching.plan
         for arc in new.topology.topics:
             if arc in new.kept_ms or new.topology.arcs[arc].exchange:
                 continue
-            if arc not in old.topology.topics or new.deployment.topic(arc) == old.deployment.topic(
-                arc
-            ):
-                continue
-            for partition in range(old.placement.partitions[arc]):
-                place = TopicPartition(old.deployment.topic(arc), partition)
-                for content in self._folded(arc, self._believed(place)).values():
-                    there = self._partition(arc, content, new.placement.partitions[arc])
-                    insert = {"op": "insert", "before": None, "after": content}
-                    insert |= {"task": "", "attempt": 0, "epoch": switching.since}
-                    self.revisions[arc][there].insert(0, insert)
+            for content in self._held(arc).values():
+                there = self._partition(arc, content, new.placement.partitions[arc])
+                insert = {"op": "insert", "before": None, "after": content}
+                insert |= {"task": "", "attempt": 0, "epoch": switching.since}
+                self.revisions[arc][there].insert(0, insert)
+
+    def _held(self, arc: str) -> Content:
+        """Return what an arc held in topics of earlier versions."""
+        topic, told = self.plan.deployment.topic(arc), []
+        places = {
+            TopicPartition(plan.deployment.topic(arc), partition): None
+            for _, plan in self.simulation.versions
+            if arc in plan.topology.topics
+            for partition in range(plan.placement.partitions[arc])
+        }
+        for place in places:
+            told += self._believed(place) if place.topic != topic else ()
+        told.sort(key=lambda revision: (revision["epoch"], revision["op"] != "delete"))
+        return self._folded(arc, told)
 
     def _agree(self) -> None:
         """L5, for boxes that were added: only revisions after the switch."""

@@ -40,6 +40,14 @@ def test_laws_hold_across_a_switch(number, make, seed):
 
 
 @pytest.mark.parametrize("seed", range(4 * EXAMPLES))
+def test_laws_hold_when_tasks_come_back_in_a_later_switch(seed):
+    shape = SHAPES[seed % len(SHAPES)](kept=seed // len(SHAPES) % 2 == 0)
+    then = (PARTITIONS, 3)[seed % 2]
+    found = trial(lambda folder: Switching(shape, count=1, then=then, seed=seed, folder=folder))
+    assert found == {}
+
+
+@pytest.mark.parametrize("seed", range(4 * EXAMPLES))
 def test_laws_hold_for_boxes_that_a_network_gains_as_if_they_had_been_there_always(seed):
     check_growing(seed)
 

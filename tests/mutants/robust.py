@@ -18,6 +18,20 @@ ROBUST = [
         tests="tests/processors/tasks/test_task.py",
     ),
     Mutant(
+        "a task that ended in one switch can't come back in the next",
+        "processors/tasks/takeover.py",
+        "(self._had_ended and plan_name.startswith(_MOVES))",
+        "False",
+        tests="tests/laws/test_switch.py::test_laws_hold_when_tasks_come_back_in_a_later_switch",
+    ),
+    Mutant(
+        "the totals of a task that comes back are counted twice",
+        "errata/run/switch.py",
+        "dict(before.counts) if existed else {}",
+        "dict(before.counts)",
+        tests="tests/errata/run/test_switch.py",
+    ),
+    Mutant(
         "while a fenced task looks whether it was replaced, the others of its process stand still",
         "errata/run/worker.py",
         "        yield from task.read_reports()",

@@ -301,3 +301,16 @@ def test_totals_of_tasks_that_end_are_added_and_event_times_are_not():
     first = FirstReports(old, new, 9).report("trades.0", filled={})
     assert first.counts == {"sums.revised": 6}
     assert first.settled_ms == 1_000
+
+
+def test_totals_of_a_task_that_had_ended_before_are_not_added_again():
+    cluster = MemoryCluster()
+    cluster.create("in", 3)
+    for spec in topic_specs(shrunk_plan(3), compaction_lag_ms=1):
+        cluster.create(spec.name, spec.partitions)
+    old, new = view(cluster, 1), view(cluster, 3)
+    old.note(Report("trades.0", attempt=2, done=9, counts={"sums.revised": 6}))
+    old.note(Report("trades.1", attempt=1, done=5, plan="moves to 1", counts={"sums.revised": 2}))
+    firsts = FirstReports(old, new, 9)
+    assert firsts.report("trades.0", filled={}).counts == {"sums.revised": 6}
+    assert firsts.report("trades.1", filled={}).counts == {}
