@@ -8,6 +8,7 @@ All variants run one after another on one embedded broker, with fresh topics eac
 * window: the demo's query in two processes: ingest, and the scope of the aggregate with the
   sweepers beside it; with transactions, reports, decimals, exact sums. Also with the sweepers in a
   separate process, and without the maximum, which can't be compensated;
+* window, bound: the same query over an arc of another network, which has the tape already;
 * upserts: the same query over the same trades as upserts and tombstones.
 
 Prints medians: rates, the ratio to raw, and the processor time of each process. Absolute figures
@@ -33,7 +34,7 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Assigned
 
 from bench.processes import IN_ORDER, Run, Settings, broker_pid, processes, processor_s
-from bench.variants import TAPES, VARIANTS, Variant
+from bench.variants import EXPORTED, TAPES, UPPER, VARIANTS, Variant
 from errata.client import rows
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -164,7 +165,8 @@ def errata(run: Run, count: int) -> Taken:
     """
     cluster, variant = KafkaCluster(run.kafka), run.variant
     plan = prepare(variant.network(run.name, run.topic), Place(run.kafka, Path()), cluster)
-    declare_end(cluster, plan, "trades")
+    if not variant.is_bound:
+        declare_end(cluster, plan, "trades")
     view = View(cluster, plan=plan)
     last = view.tasks(str(TaskId.parse(variant.task).scope))
     with processes(run) as running:
@@ -258,6 +260,8 @@ def main() -> None:
         create_topics(kafka, [SCHEMAS])
         used = dict.fromkeys(["revisions", *(VARIANTS[what].tape for what in chosen)])
         records = {name: preload(kafka, name, count) for name in used}["revisions"]
+        if any(VARIANTS[what].is_bound for what in chosen):
+            errata(Run(EXPORTED, kafka, UPPER.partition(".")[0], EXPORTED.tape), count)
         for turn in range(times):
             taken["raw"].append(raw(kafka, "revisions", records, f"copy{turn}"))
             for what in chosen:

@@ -93,6 +93,7 @@ class Variant:
         wanted: Computes the expected content of the arc from the surviving trades.
         apart: Whether the sweepers run in a separate process.
         together: Whether all runs in one process.
+        is_bound: Whether its source is the arc `UPPER` of another network, which holds the tape.
     """
 
     tape: str
@@ -102,10 +103,16 @@ class Variant:
     wanted: Callable[[pl.DataFrame], pl.DataFrame]
     apart: bool = False
     together: bool = False
+    is_bound: bool = False
 
     def network(self, name: str, topic: str) -> Network:
         """Return the network with a name, over a topic of its tape."""
         net = Network(name)
+        if self.is_bound:
+            self.build(
+                net.source("trades", topic=UPPER, envelope="arc", event_time="at", keep="10y")
+            )
+            return net
         trades: Stream = net.source(
             "trades",
             topic=topic,
@@ -140,6 +147,11 @@ class Variant:
 
 def no_box(trades: Stream) -> None:
     """Add nothing: the source's arc is a connection point anyway."""
+
+
+def exported(trades: Stream) -> None:
+    """Add an arc that keeps its history for longer than the source, as bound networks need it."""
+    trades.where("kept", "true", keep="20y")
 
 
 def window(trades: Stream) -> None:
@@ -180,6 +192,10 @@ def as_they_are(trades: pl.DataFrame) -> pl.DataFrame:
     return trades
 
 
+UPPER = "upper.kept"
+"""The topic of an arc that holds the tape."""
+EXPORTED = Variant("revisions", "kept", "trades.0", exported, as_they_are, together=True)
+"""The network that has this arc."""
 VARIANTS = {
     "pass-through": Variant("revisions", "trades", "ingest.trades.0", no_box, as_they_are),
     "window": Variant("revisions", "totals", "trades.0", window, DEMO.totals),
@@ -188,6 +204,9 @@ VARIANTS = {
     ),
     "window, apart": Variant("revisions", "totals", "trades.0", window, DEMO.totals, apart=True),
     "window, no max": Variant("revisions", "totals", "trades.0", window_without_max, DEMO.totals),
+    "window, bound": Variant(
+        "revisions", "totals", "trades.0", window, DEMO.totals, together=True, is_bound=True
+    ),
     "upserts": Variant("upserts", "totals", "trades.0", window, DEMO.totals),
 }
 PEERS = {

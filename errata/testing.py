@@ -14,7 +14,7 @@ from errata.client import rows
 from errata.client.recorded import OverlayRegistry
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.compiler import compile_network
-from errata.processors.declare.declarations import EARLIEST
+from errata.processors.declare.declarations import BOUND, EARLIEST, Source
 from errata.processors.declare.network import Network
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
@@ -54,11 +54,20 @@ class OnErrorError(ErrataError):
         super().__init__(f"on_error needs to be {' or '.join(ON_ERROR)}, found {choice!r}")
 
 
+def _unbound(network: Network) -> Network:
+    """Return a network whose bound sources are its own: they get native revisions."""
+    declarations = dict(network.declarations)
+    for name, box in declarations.items():
+        if isinstance(box, Source) and box.envelope == BOUND:
+            declarations[name] = replace(box, envelope="native")
+    return replace(network, declarations=declarations)
+
+
 class Driver:
     """Runs a network in memory, epoch by epoch.
 
     Args:
-        network: The network to run.
+        network: The network to run; the arcs of other networks are sources like all others.
         mode: Overrides the mode of every aggregate.
         live: Sources get records as their topics have them (`send_raw`), in their own envelope and
             format, with the schemas of this registry. None: native revisions in JSON.
@@ -90,7 +99,7 @@ class Driver:
         if on_error not in ON_ERROR:
             raise OnErrorError(on_error)
         self._on_error = on_error
-        plan = compile_network(network, mode=mode, every_arc=True, on_spark=False)
+        plan = compile_network(_unbound(network), mode=mode, every_arc=True, on_spark=False)
         sources = {
             name: replace(
                 source,

@@ -77,6 +77,11 @@ def check(old: CompiledPlan, new: CompiledPlan, arc: str) -> None:
     """
     plan = before(old, new)
     for start in starts(plan, ways_to(plan, arc)):
+        if start in old.topology.bound:
+            raise CannotBackfillError(
+                f"arc {arc!r} can't be filled: it comes from {start!r}, which is an arc of another "
+                "network; run the network under another name, or add the boxes there"
+            )
         if not old.topology.arcs[start].is_connection_point:
             raise CannotBackfillError(
                 f"arc {arc!r} can't be filled: it comes from {start!r}, which is deployed without "

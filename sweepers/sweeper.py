@@ -21,7 +21,6 @@ from typing import cast
 
 import polars as pl
 
-from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.elapsed import elapsed_ms
@@ -108,14 +107,14 @@ class Sweeper:
             log.warning(
                 "%s: its copy is read from the topic again: %s", self.name, self.store.rebuilt
             )
-        self.input = ArcInput(
-            self.shared.view,
-            self.shared.codec(self.arc.name),
+        self.input = self.shared.input(
+            self.arc.name,
             self.partition,
             done=self.store.upto,
             resume=self.store.resume,
             watch=self._watch,
             foreign=self.foreign,
+            is_awaited=False,
         )
         self.incomplete_upto = self.store.incomplete_upto
         self.reads_old = self._caught_up = self._has_read_old = False
@@ -192,6 +191,8 @@ class Sweeper:
             if self._was_away():
                 self._start_over("it was away for longer than superseded records are kept")
                 return True
+            if self.store.upto < self.input.floor:
+                self.incomplete_upto = max(self.incomplete_upto, self.input.floor)
             frontier = self.input.frontier()
             if frontier > self.store.upto:
                 self.complete_ms = self.clock_ms()

@@ -14,6 +14,8 @@ RESERVED = frozenset({PROGRESS, PLAN, DEAD_LETTERS})
 """Arc names that would collide with one of a network's own topics."""
 
 _PART = re.compile(r"[A-Za-z0-9_-]+")
+_VERSION = re.compile(r"\.v[0-9]+$")
+"""The end of the name of a topic that a later version of the plan has made."""
 _LONGEST = 249
 
 
@@ -44,6 +46,18 @@ def arc_topic(network: str, arc: str, *, version: int = 1) -> str:
     if arc in RESERVED:
         raise TopicNameError(arc, need="is the network's own topic")
     return _topic(network, arc) + _suffix(version)
+
+
+def parse_arc_topic(topic: str) -> tuple[str, str] | None:
+    """Return the network and the arc of an arc's topic; None if it can be none.
+
+    Example:
+        >>> parse_arc_topic("tape.trades.v2"), parse_arc_topic("trades")
+        (('tape', 'trades'), None)
+    """
+    network, _, arc = unversioned(topic).partition(".")
+    is_arc = _PART.fullmatch(network) and _PART.fullmatch(arc) and arc not in RESERVED
+    return (network, arc) if is_arc else None
 
 
 def exchange_topic(network: str, box: str, *, version: int = 1) -> str:
@@ -79,6 +93,11 @@ def plan_topic(network: str) -> str:
 def putting_back(network: str, source: str) -> str:
     """Return the transactional id of who puts the watermark of a source back."""
     return f"{network}.put-back.{source}"
+
+
+def unversioned(topic: str) -> str:
+    """Return the name that a topic had in the first version of the plan."""
+    return _VERSION.sub("", topic)
 
 
 def _suffix(version: int) -> str:

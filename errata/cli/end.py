@@ -31,9 +31,7 @@ def end(
     """
     with deployed(net) as deployment:
         cluster, plan = deployment.cluster, deployment.plan
-        ends = declare_end(
-            cluster, plan, deployment.require_known("source", source, plan.topology.sources)
-        )
+        ends = declare_end(cluster, plan, deployment.require_own_source(source))
         view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
         while view.ends.get(source) != ends:  # the end counts once it can be read
             view.poll()

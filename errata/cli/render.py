@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from errata.cli.app import NetworkArgument, command
+from errata.deploy import bound_sources
 from errata.deploy.versions import plan_next
 from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.registry_fields import resolve
@@ -145,7 +146,9 @@ def _plan(network: Network) -> CompiledPlan:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        return compile_network(resolve(network, registry(cluster, place.registry)))
+        schemas = registry(cluster, place.registry)
+        network = bound_sources.complete(network, schemas, cluster)
+        return compile_network(resolve(network, schemas))
     finally:
         cluster.close()
 

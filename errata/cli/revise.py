@@ -185,9 +185,7 @@ def revise(
     if op not in frames.OPS:
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
     with deployed(net) as deployment:
-        kind = deployment.plan.topology.sources[
-            deployment.require_known("source", source, deployment.plan.topology.sources)
-        ]
+        kind = deployment.plan.topology.sources[deployment.require_own_source(source)]
         fields = parse_fields(kind, tuple_, set_ or [])
         identity = parse_identity(kind, fields, key or [])
         progress = current(deployment.cluster, deployment.plan)

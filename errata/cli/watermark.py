@@ -86,7 +86,7 @@ def watermark(
     time_ms = moment_ms(restore, hint="--restore")
     with deployed(net) as deployment:
         topology = deployment.plan.topology
-        name = deployment.require_known("source", source, topology.sources)
+        name = deployment.require_own_source(source)
         view = current(deployment.cluster, deployment.plan)
         try:
             partitions = _restore(deployment, view, name, time_ms)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from errata.deploy import bound_sources
 from errata.deploy.source_fields import check_order, resolve_deployed
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
@@ -119,12 +120,15 @@ def place_plan(plan: CompiledPlan, cluster: Cluster) -> CompiledPlan:
     Raises:
         MissingTopicError: If the topic of a source does not exist.
         RefusedError: If it may not be described, and the network is not deployed.
+        NetworkError: If an arc of another network can't be read as it is declared.
     """
     sinks = {sink.topic: _partitions(cluster, sink.topic) for sink in plan.topology.sinks}
-    return plan.placed(
+    placed = plan.placed(
         {name: _source_partitions(cluster, plan, name) for name in plan.topology.sources},
         sink_partitions={topic: count for topic, count in sinks.items() if count},
     )
+    bound_sources.check(placed, cluster)
+    return placed
 
 
 def _source_partitions(cluster: Cluster, plan: CompiledPlan, source: str) -> int:
@@ -189,6 +193,8 @@ class DeployedNetwork:
         known = ", ".join(topology.topics)
         if arc in topology.topics:
             return arc
+        if arc in topology.bound:
+            raise UnknownNameError(f"source {arc!r} is {topology.sources[arc].where}: ask there")
         if arc in topology.arcs:
             raise UnknownNameError(
                 f"arc {arc!r} stays inside the processes of scope {topology.scope_of(arc)!r} and "
@@ -199,6 +205,20 @@ class DeployedNetwork:
     def retention(self, arc: str) -> tuple[bool, int]:
         """Return whether an arc's topic is compacted, and for how many ms its records are safe."""
         return log_settings(self.kafka, self.plan.deployment.topic(arc))
+
+    def require_own_source(self, source: str) -> str:
+        """Return a source's name if it is one of this network alone.
+
+        Raises:
+            UnknownNameError: If there is none, or it is the arc of another network.
+        """
+        sources = self.plan.topology.sources
+        if sources[self.require_known("source", source, sources)].is_bound:
+            raise UnknownNameError(
+                f"source {source!r} is {sources[source].where}: do that there, with the sources "
+                "that the arc comes from"
+            )
+        return source
 
     def require_known(self, what: str, name: str, known: Iterable[str]) -> str:
         """Return a name if it is among the known ones.

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.topology import ingest_scope
+from errata.processors.plan.topology import Source, ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (
@@ -65,6 +65,7 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
             sink for arc in (*boxes.boxes, *boxes.outputs) for sink in plan.topology.sinks_of(arc)
         ]
     outputs = [plan.deployment.topic(arc) for arc in _written(plan, scope)]
+    bound = [scope_id.name] if scope_id.is_ingest else plan.topology.scopes[scope].inputs
     # A new attempt reads what it has written: its index, its tombstones, and to find lost records.
     reads += outputs
     writes = [*outputs, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
@@ -77,6 +78,7 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
         *(Right(READ, TOPIC, topic) for topic in reads),
         *(Right(WRITE, TOPIC, topic) for topic in writes),
         *_settings(plan, [*reads, *writes]),
+        *_upstream(plan, bound),
         Right(WRITE, TRANSACTIONAL_ID, f"{name}.", True),
         Right(READ, GROUP, name),  # for --shared
         Right(READ, GROUP, f"{name}.", True),
@@ -94,8 +96,10 @@ def _written(plan: CompiledPlan, scope: str) -> list[str]:
     scope_id = ScopeId.parse(scope)
     if not scope_id.is_ingest:
         return list(plan.topology.scopes[scope].outputs)
-    is_rekeyed = plan.topology.sources[scope_id.name].rekey
-    return [exchange_of(scope_id.name) if is_rekeyed else scope_id.name]
+    source = plan.topology.sources[scope_id.name]
+    if source.is_bound:
+        return []
+    return [exchange_of(scope_id.name) if source.rekey else scope_id.name]
 
 
 def of_sweeper(plan: CompiledPlan, arc: str) -> list[Right]:
@@ -110,6 +114,7 @@ def of_sweeper(plan: CompiledPlan, arc: str) -> list[Right]:
         *(Right(READ, TOPIC, topic) for topic in reads),
         *(Right(WRITE, TOPIC, t) for t in [names.progress_topic(plan.network), *writes]),
         *_settings(plan, [*reads, *writes]),
+        *_upstream(plan, [arc]),
     ]
 
 
@@ -123,9 +128,7 @@ def of_reader(plan: CompiledPlan) -> list[Right]:
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in topics),
         *_settings(plan, topics),
-        *(
-            Right(READ, TOPIC, source.topic) for source in plan.topology.sources.values()
-        ),  # to count
+        *(Right(READ, TOPIC, source.topic) for source in _own_sources(plan).values()),  # to count
     ]
 
 
@@ -134,14 +137,14 @@ def of_operator(plan: CompiledPlan) -> list[Right]:
 
     It inspects a network, revises its sources, ends them and puts their watermarks back.
     """
-    sources = [source.topic for source in plan.topology.sources.values()]
+    sources = _own_sources(plan)
     return [
         *of_reader(plan),
-        *(Right(WRITE, TOPIC, topic) for topic in sources),
+        *(Right(WRITE, TOPIC, source.topic) for source in sources.values()),
         Right(WRITE, TOPIC, names.plan_topic(plan.network)),
         *(
             Right(WRITE, TRANSACTIONAL_ID, names.putting_back(plan.network, source))
-            for source in plan.topology.sources
+            for source in sources
         ),
     ]
 
@@ -155,6 +158,7 @@ def of_deployer(plan: CompiledPlan) -> list[Right]:
         *(Right(operation, TOPIC, prefix, True) for operation in everything),
         *(Right(operation, TOPIC, names.SCHEMAS_TOPIC) for operation in everything),
         *(Right(READ, TOPIC, source.topic) for source in plan.topology.sources.values()),
+        *_upstream(plan, plan.topology.bound),
         *(Right(o, TOPIC, topic) for topic in sinks for o in create),
         Right(WRITE, TRANSACTIONAL_ID, prefix, True),
         Right(READ, GROUP, prefix, True),
@@ -174,17 +178,35 @@ def of_undeployer(plan: CompiledPlan) -> list[Right]:
 def _common(plan: CompiledPlan) -> list[Right]:
     """Return what every role needs: the plan, the reports, and schemas if they are kept in a topic.
 
+    Of networks upstream every role reads the plan, by which bound sources are checked.
+
     A report is accepted only if the records that it refers to exist; so every role describes all
     arcs.
     """
     net = plan.network
     topics = [names.plan_topic(net), names.progress_topic(net), names.SCHEMAS_TOPIC]
     arcs = [plan.deployment.topic(arc) for arc in plan.topology.topics]
+    upstream = dict.fromkeys(s.bound_to[0] for s in plan.topology.sources.values() if s.is_bound)
     return [
-        *(Right(READ, TOPIC, topic) for topic in topics),
+        *(Right(READ, TOPIC, topic) for topic in (*topics, *map(names.plan_topic, upstream))),
         *(Right(DESCRIBE, TOPIC, topic) for topic in arcs),
         *_settings(plan, [*topics, *arcs]),
     ]
+
+
+def _own_sources(plan: CompiledPlan) -> dict[str, Source]:
+    """Return the sources that are no arcs of other networks."""
+    return {name: source for name, source in plan.topology.sources.items() if not source.is_bound}
+
+
+def _upstream(plan: CompiledPlan, arcs: Iterable[str]) -> list[Right]:
+    """Return what reading arcs needs of the networks upstream, if some are bound sources."""
+    bound = [plan.topology.sources[arc] for arc in arcs if arc in plan.topology.bound]
+    rights = list[Right]()
+    for network in dict.fromkeys(source.bound_to[0] for source in bound):
+        rights.append(Right(READ, TOPIC, names.progress_topic(network)))
+        rights.append(Right(DESCRIBE, TOPIC, f"{network}.", True))
+    return rights
 
 
 def _settings(plan: CompiledPlan, topics: Iterable[str]) -> list[Right]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from errata.deploy import bound_sources
 from errata.processors.compile.registry_fields import resolve
-from errata.processors.declare.declarations import Source
+from errata.processors.declare.declarations import BOUND, Source
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import Deployed, PlanMismatchError, read_plan
 from errata.processors.plan.plan import Plan
@@ -26,12 +27,13 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
     """Return a network whose sources all have fields and an identity.
 
     What a source does not declare comes from its deployed plan, or, if it is not deployed, from the
-    registry's latest schemas (`registry_fields.resolve`).
+    registry's latest schemas (`registry_fields.resolve`); of a bound one, from the arc.
 
     Raises:
         NetworkError: If a source can't be completed.
         ClusterError: If the registry gives no answer.
     """
+    network = bound_sources.complete(network, registry, cluster)
     if all(box.fields is not None and box.identity is not None for box in _sources(network)):
         return network
     deployed = read_plan(cluster, network.name)
@@ -54,7 +56,7 @@ def before_and_after(
     plan, after = deployed.plan, resolve(network, registry)
     old, new = dict(after.declarations), dict(after.declarations)
     for box in _sources(after):
-        if box.name not in plan.topology.sources:
+        if box.name not in plan.topology.sources or box.envelope == BOUND:
             continue
         current, declared = _written(plan, box.name, registry), _typed(box)
         more = {name: kind for name, kind in declared.items() if name not in current}
@@ -104,7 +106,7 @@ def check_order(
 def _completed(network: Network, registry: Registry, deployed: Deployed) -> Network:
     plan, declarations = deployed.plan, dict(network.declarations)
     for box in _sources(network):
-        if box.name in plan.topology.sources:
+        if box.name in plan.topology.sources and box.envelope != BOUND:
             fields = _written(plan, box.name, registry) if box.fields is None else box.fields
             identity = (
                 plan.topology.arcs[box.name].identity if box.identity is None else box.identity

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from errata.deploy import bound_sources
 from errata.deploy.deployment import place_plan
 from errata.deploy.source_fields import before_and_after, check_order
 from errata.processors.compile.compiler import compile_network
@@ -53,6 +54,7 @@ def plan_next(network: Network, cluster: Cluster, registry: Registry) -> NextVer
         ClusterError: If the cluster or the registry can't be used.
         PlanMismatchError: If the deployed plan can't be changed to the declared one.
     """
+    network = bound_sources.complete(network, registry, cluster)
     current = deployed.read_plan(cluster, network.name)
     if current is None:
         plan = place_plan(compile_network(resolve(network, registry)), cluster)

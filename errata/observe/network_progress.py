@@ -229,7 +229,7 @@ def _watched(progress: Progress) -> set[TopicPartition]:
     return written | {
         TopicPartition(source.topic, partition)
         for name, source in topology.sources.items()
-        for partition in range(counts[name])
+        for partition in range(0 if source.is_bound else counts[name])
     }
 
 
@@ -293,6 +293,8 @@ def _waiting(progress: Progress, task: str, ends: Mapping[TopicPartition, int]) 
     task_id = TaskId.parse(task)
     if task_id.scope.is_ingest:
         source = progress.plan.topology.sources[task_id.scope.name]
+        if source.is_bound:
+            return 0
         place = TopicPartition(source.topic, task_id.partition)
         offset = report.resume.get(place, 0)
         return records_from(progress.cluster, place, offset, end=ends.get(place, offset))

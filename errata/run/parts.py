@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from errata.processors.ingest.bound_task import BoundTask
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.topology import Scope
@@ -90,18 +91,17 @@ class Parts:
         scope_id = ScopeId.parse(scope)
         folder = self.state / str(scope_id.task(partition))
         if scope_id.is_ingest:
+            source = self.plan.topology.sources[scope_id.name]
+            if source.is_bound:
+                return [BoundTask(self.shared, source, clock_ms=_now_ms)]
             return [
                 IngestTask(
-                    self.shared,
-                    self.plan.topology.sources[scope_id.name],
-                    partition=partition,
-                    folder=folder,
-                    clock_ms=_now_ms,
+                    self.shared, source, partition=partition, folder=folder, clock_ms=_now_ms
                 )
             ]
-        source = self.plan.topology.owned(scope)
-        if source is not None:
-            return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
+        owned = self.plan.topology.owned(scope)
+        if owned is not None:
+            return [OwnerTask(self.shared, owned, partition=partition, folder=folder)]
         boxes, sweepers = self.plan.topology.scopes[scope], []
         replays: ReplayClient
         if scope in self.beside:

@@ -16,6 +16,7 @@ Each step can be repeated by a process that continues after another one died:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -24,6 +25,7 @@ import polars as pl
 
 from errata.deploy.versions import new_arcs
 from errata.processors.arcs.partitioner import Spread
+from errata.processors.ingest.bound_task import BoundTask
 from errata.processors.ingest.intake import KEY, key_encoder, owners
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import announce, write_plan
@@ -243,12 +245,32 @@ class Switch:
         """Take over all ingest tasks, then raise all their reports to the largest epoch."""
         plan = self.old.plan
         for task in plan.placement.ingest_tasks():
-            source = TaskId.parse(task).scope.name
-            outputs = () if plan.topology.sources[source].rekey else (source,)
+            source = plan.topology.sources[TaskId.parse(task).scope.name]
+            outputs = () if source.rekey or source.is_bound else (source.arc.name,)
+            if source.is_bound:
+                yield from self._follow(task)
             takeovers.append(self._take_over(self.old, task, outputs=outputs))
             yield from takeovers[-1].claim()
         for takeover in takeovers:
             yield from takeover.raise_to(self._last_epoch())
+
+    def _follow(self, task: str) -> Iterator[bool]:
+        """Let a task of a bound source take over the pairs of the task that makes them.
+
+        That one is taken over by now, and makes no more.
+        """
+        if self.old.view.of(task).plan == mark(self.new.plan.fingerprint):
+            return
+        source = self.old.plan.topology.sources[TaskId.parse(task).scope.name]
+        actor = BoundTask(self.old, source, clock_ms=lambda: time.time_ns() // 1_000_000)
+        if actor.is_leader:
+            return
+        steps = actor.steps()
+        try:
+            while actor.pairs_left():
+                yield next(steps)
+        finally:
+            steps.close()
 
     def _drain(self, takeovers: Sequence[Takeover]) -> Iterator[bool]:
         """Run the scopes of the old version until they have processed everything.

@@ -207,6 +207,9 @@ def read_to_end(cluster: Cluster, place: TopicPartition, offset: int) -> Iterato
 class ArcInput:
     """One partition of an arc as input of a reader; buffers revisions not yet processed.
 
+    Attributes:
+        floor: The first epoch that it can tell.
+
     Args:
         view: The progress that this process knows.
         codec: Codec of the arc.
@@ -216,6 +219,8 @@ class ArcInput:
         watch: Called with everything that is read, as records and as revisions.
         foreign: Notes records that are no revisions of the arc.
     """
+
+    floor = NOTHING_YET
 
     def __init__(
         self,

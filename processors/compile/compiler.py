@@ -6,7 +6,7 @@ types every arc and builds the box that writes it; each kind of box is typed in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -78,6 +78,7 @@ def compile_network(
     scopes = assign_scopes(network, typed, faults)
     paths, choices, more = choose(network, typed, mode=mode)
     faults += more
+    faults += _refuse_bound(typed, paths)
     if faults:
         raise NetworkError(network.name, faults)
     topology = Topology.of(
@@ -94,7 +95,7 @@ def compile_network(
     )
     plan = CompiledPlan(
         Placement(topology),
-        Deployment(network.name),
+        Deployment(network.name, bound=topology.bound),
         boxes=typed.boxes,
         paths=paths,
         choices=choices,
@@ -104,6 +105,17 @@ def compile_network(
     if faults := refuse_own_topics(network, plan):
         raise NetworkError(network.name, faults)
     return plan
+
+
+def _refuse_bound(typed: Typed, paths: Mapping[str, ReplayPath]) -> Iterator[Fault]:
+    """Yield a fault for each aggregate on Spark that would read a bound source."""
+    for name in typed.spark:
+        read = [anchor.arc.name for anchor in paths[name].anchors] if name in paths else []
+        for source in {*typed.boxes[name].inputs, *read}:
+            if source in typed.sources and typed.sources[source].is_bound:
+                need = "a box with keep= between an aggregate on Spark and the arc it is bound to"
+                remedy = "put a filter of all tuples there, with keep="
+                yield Fault(name, need, f"source {source!r}, of another network", remedy)
 
 
 def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:

@@ -8,7 +8,6 @@ they all came from one partition. Results go to sinks without hidden fields.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,6 +43,7 @@ FORMATS = {
     "upsert": ("avro", "json", "csv"),
     "debezium": ("avro", "json"),
     "native": ("avro", "json"),
+    declared.BOUND: ("avro",),
 }
 """Formats of sources by envelope."""
 
@@ -53,9 +53,6 @@ EVENT_TIME = HIDDEN_PREFIX + "event_time"
 """Name of the hidden event time, where it is no declared field."""
 
 TIMESTAMP = FieldType("timestamp-millis")
-
-_VERSION = re.compile(r"\.v\d+$")
-"""The end of the name of a topic that a later version of the plan has made."""
 
 
 def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
@@ -92,6 +89,8 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
     keep = duration(typed, box, box.keep, "keep")
     if box.partition_by is not None:
         known(typed, box, tuple(box.partition_by), fields, "partition_by")
+    if box.envelope == declared.BOUND:
+        _check_bound(box, typed)
     if len(typed.faults) > before or lateness is None:
         return
     partition_by = box.partition_by
@@ -118,6 +117,24 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
         start,
         max_ahead,
     )
+
+
+def _check_bound(box: declared.Source, typed: Typed) -> None:
+    """Check a source that is the arc of another network; what it has is settled there."""
+    if names.parse_arc_topic(box.topic) is None:
+        remedy = 'name it as "<network>.<arc>"'
+        fault(typed, box, "the topic of an arc, for envelope 'arc'", repr(box.topic), remedy)
+    settled = {
+        "partitions": (box.partitions, None),
+        "idle_after": (box.idle_after, None),
+        "max_ahead": (box.max_ahead, declared.MAX_AHEAD),
+        "rekey": (box.rekey, False),
+        "start": (box.start, declared.EARLIEST),
+    }
+    for name, (actual, default) in settled.items():
+        if actual != default:
+            need, remedy = f"no {name} for envelope 'arc'", "declare it in the network upstream"
+            fault(typed, box, need, repr(actual), remedy)
 
 
 def _fields(box: declared.Source, typed: Typed) -> dict[str, FieldType]:
@@ -269,7 +286,7 @@ def refuse_own_topics(network: Network, plan: CompiledPlan) -> list[Fault]:
     return [
         Fault(name, need, repr(topic), "name another topic", place)
         for name, topic, place in users
-        if _VERSION.sub("", topic) in own
+        if names.unversioned(topic) in own
     ]
 
 
@@ -299,6 +316,11 @@ def type_sinks(network: Network, typed: Typed) -> None:
         arc = typed.arcs.get(sink.arc)
         if arc is None:
             continue  # an upstream fault is noted already
+        if sink.arc in typed.sources and typed.sources[sink.arc].is_bound:
+            need, actual = "a box before its sink", "the arc of another network"
+            remedy = "declare the sink there, or filter the arc here"
+            typed.faults.append(Fault(sink.arc, need, actual, remedy, sink.place))
+            continue
         name = sink_of(sink.arc)
         if sink.arc in typed.spark:
             typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)

@@ -14,6 +14,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The form of names of boxes, arcs, fields and aliases."""
 Duration = str | int
 EARLIEST, LATEST = "earliest", "latest"
+BOUND = "arc"
+"""The envelope of a source that is the arc of another network: it is read where it is."""
 MAX_AHEAD = "1h"
 """How far an event time may be ahead of the clock, by default."""
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"

@@ -394,7 +394,9 @@ class Network:
             topic: The user's topic; default: the source's name.
             envelope: Meaning of a record. ``append``: a new tuple. ``upsert``: the new value of its
                 identity; no value deletes it. ``debezium``: before, after and op as Debezium's
-                connectors write them. ``native``: op, before, after.
+                connectors write them. ``native``: op, before, after. ``arc``: the topic is an arc
+                of another network, ``<network>.<arc>``. It is read where it is; fields, identity
+                and partitioning are those that it has there, unless fewer fields are declared.
             format: ``avro`` (with a schema id in front), ``json`` (one object per record) or
                 ``csv`` (one line per record).
             partition_by: Fields whose hash is the arc's partition. Default: those by which every

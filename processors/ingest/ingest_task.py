@@ -23,39 +23,30 @@ from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
+from errata.processors.ingest.stamping_task import StampingTask
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import MAX_AHEAD_MS, Source
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
-from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
-from errata.processors.tasks.task import Task
 from errata.processors.wire.report import (
     FOR_REGISTRY,
     FOR_ROOM,
     FOREVER,
     IDLE,
-    INTERVAL_MS,
-    MOST_PAIRS,
     NEVER,
-    PENDING,
-    Floor,
 )
-from errata.processors.wire.task_id import ScopeId
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
 from errata.topics.settings import PASSING_MS
 
-WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
-AWAITED_MS = 1_000
-"""How often an epoch without input is stamped while a task waits for one."""
 
 
-class IngestTask(Task):
+class IngestTask(StampingTask):
     """Ingests one partition of a source's topic.
 
     Args:
@@ -82,10 +73,15 @@ class IngestTask(Task):
     ) -> None:
         arc = source.arc
         output = exchange_of(arc.name) if source.rekey else arc.name
-        super().__init__(shared, ScopeId.of_source(arc.name).task(partition), outputs=(output,))
-        self.source, self.arc, self.clock_ms = source, arc, clock_ms
-        self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
-        self.paced, self.certain_ms = epoch_of is None, certain_ms
+        super().__init__(
+            shared,
+            source,
+            partition=partition,
+            outputs=(output,),
+            clock_ms=clock_ms,
+            epoch_of=epoch_of,
+        )
+        self.certain_ms = certain_ms
         self.place = TopicPartition(source.topic, partition)
         self.intake = Intake(
             source, shared.codec(arc.name), reach_ms=shared.plan.reach_ms.get(arc.name)
@@ -156,10 +152,7 @@ class IngestTask(Task):
         behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
         newest = self.view.newest_epoch()
-        interval_ms = self._interval_ms()
-        is_next = now // interval_ms != self.stamped_ms // interval_ms
-        due = not self.paced or is_next or self._has_end()
-        due |= is_lowered
+        due = self._is_due(now) or self._has_end() or is_lowered
         if behind and not self.is_waiting:
             yield from self._catch_up()
         elif self.has_lost_records and not behind:
@@ -174,20 +167,6 @@ class IngestTask(Task):
         else:
             yield from self.compaction.write_tombstones()
 
-    def _next_epoch(self, newest: int) -> int:
-        """Return the epoch of the next batch: that of other tasks, if one is ahead of this one.
-
-        So the tasks of a process share epochs, however many there are, and readers have fewer.
-
-        Args:
-            newest: The largest epoch that any ingest task has reported.
-        """
-        newest = max(newest, self.shared.stamped)
-        if not self.paced or newest <= self.report.done:
-            newest = max(self.epoch_of(), self.report.done + 1, newest)
-        self.shared.stamped = newest
-        return newest
-
     def _read(self, now: int) -> None:
         assert self.reader is not None
         end = 0 if self.paced else self.cluster.end(self.place)
@@ -200,43 +179,6 @@ class IngestTask(Task):
 
     def _rows(self) -> int:
         return sum(map(len, self.held))
-
-    def _interval_ms(self) -> int:
-        """Return the time between stamps; it grows while readers lag, so that they batch more.
-
-        Tasks stamp at its multiples: others that have input stamp the same epoch, and need not
-        follow later.
-        """
-        least_ms = self.shared.interval_ms
-        if self.report.done < 0:
-            return least_ms
-        slowest = min(
-            (self.view.frontier(task) for task in self._readers()), default=self.report.done
-        )
-        lag_ms = (self.report.done - slowest) * INTERVAL_MS
-        wanted_ms = min(max(least_ms, lag_ms // 2), max(least_ms, WIDEST_MS))
-        return wanted_ms // least_ms * least_ms
-
-    def _readers(self) -> list[str]:
-        """Return the tasks whose watermark depends on this source."""
-        return [
-            task
-            for scope in self.plan.topology.scopes.values()
-            if self.arc.name in self.plan.topology.sources_behind(scope.name)
-            for task in self.view.tasks(scope.name)
-        ]
-
-    def _is_awaited(self, now: int) -> bool:
-        """Whether a task of boxes waits for an epoch to come, to write lost records again there.
-
-        Without input there would be none. One ingest task stamps it, and the others follow.
-        """
-        is_first = self.name == next(iter(self.plan.placement.ingest_tasks()))
-        if not is_first or elapsed_ms(self.stamped_ms, now_ms=now) < AWAITED_MS:
-            return False
-        scopes = self.plan.topology.scopes
-        tasks = (task for scope in scopes for task in self.view.tasks(scope))
-        return any(self.view.of(task).rebuilt == PENDING for task in tasks)
 
     # ---------------------------------------------------------------- watermarks
 
@@ -275,24 +217,6 @@ class IngestTask(Task):
         if self.certain_ms is None or self.newest_ms <= now + self.certain_ms:
             return None
         return max(min(before_ms, now + self.certain_ms), now - PASSING_MS)
-
-    def _pairs(
-        self, epoch: int, watermark: int
-    ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
-        """Return the (epoch, watermark) pairs that readers may still need, with the new one.
-
-        Returns the floors too: readers' watermarks as of the pairs that are dropped.
-        """
-        pairs = self.report.watermarks
-        passed = min(map(self.view.frontier, self._readers()), default=self.report.done)
-        last = max((e for e, _ in pairs if e <= passed), default=-1)
-        kept = tuple(pair for pair in pairs if pair[0] >= last)
-        floors = self.report.floors
-        if len(kept) < len(pairs):
-            floors = self.view.watermarks.floors(self.arc.name, upto=passed)
-        if (not kept or kept[-1][1] != watermark) and len(kept) < MOST_PAIRS:
-            kept += ((epoch, watermark),)
-        return kept, floors
 
     # ---------------------------------------------------------------- a batch
 

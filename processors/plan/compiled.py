@@ -96,10 +96,14 @@ class CompiledPlan(Plan):
     def trimmed(self) -> frozenset[str]:
         """The connection points whose records are deleted by event time, not by age.
 
-        A job on Spark neither deletes records, nor reports the offset from which it reads.
+        A job on Spark neither deletes records, nor reports the offset from which it reads. Of a
+        bound source the newest event time is not known.
         """
-        scopes = [scope for scope in self.topology.scopes.values() if scope.on_spark]
+        topology = self.topology
+        scopes = [scope for scope in topology.scopes.values() if scope.on_spark]
         by_age = {arc for scope in scopes for arc in (*scope.inputs, *scope.outputs)}
+        bound = topology.bound.keys()
+        by_age |= {arc for arc, sources in topology.sources_of.items() if bound & {*sources}}
         return frozenset(self.reach_ms.keys() - by_age)
 
     def extents_ms(self, arc: str) -> int:

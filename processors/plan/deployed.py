@@ -13,6 +13,7 @@ from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.placement import Placement
 from errata.processors.plan.plan import Deployment, Plan, load, without_counts
+from errata.processors.plan.topology import Topology
 from errata.processors.wire import plan_records
 from errata.processors.wire.plan_records import (
     PLAN,
@@ -197,6 +198,7 @@ def _deployed(record: PlanRecord) -> Deployed:
         record.version,
         record.first_epoch,
         dict(record.generations),
+        Topology.load(record.plan).bound,
     )
     return Deployed(deployment, record.plan)
 

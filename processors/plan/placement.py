@@ -112,7 +112,8 @@ class Placement:
     def task_count(self, scope: ScopeId) -> int:
         """Return the number of tasks of an ingest scope or a scope of boxes."""
         if scope.is_ingest:
-            return self.topic_partitions[scope.name]
+            is_bound = self.topology.sources[scope.name].is_bound
+            return 1 if is_bound else self.topic_partitions[scope.name]
         return self.partitions[self.topology.scopes[scope.name].inputs[0]]
 
     @cached_property

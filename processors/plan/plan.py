@@ -30,6 +30,7 @@ class Deployment:
         first_epoch: The first epoch that this version processes; moved tuples belong to the epoch
             before it.
         generations: By arc: the version that made its topic; 1 if absent.
+        bound: By bound source: the topic of its arc, which belongs to another network.
     """
 
     network: str
@@ -37,9 +38,17 @@ class Deployment:
     version: int = 1
     first_epoch: int = 0
     generations: dict[str, int] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)
 
     def topic(self, arc: str) -> str:
         """Return the topic of an arc."""
+        return self.bound.get(arc) or self.own_topic(arc)
+
+    def own_topic(self, arc: str) -> str:
+        """Return the name of an arc's topic in this network, which also names its schemas.
+
+        Nothing is in that of a bound source, but dead letters hold its tuples.
+        """
         version = self.generations.get(arc, 1)
         if ArcName.parse(arc).is_exchange:
             return names.exchange_topic(self.network, read_by(arc), version=version)
@@ -92,7 +101,8 @@ class Plan:
         """Return a topic with one partition per task of a scope, for its consumer group."""
         scope_id = ScopeId.parse(scope)
         if scope_id.is_ingest:
-            return self.topology.sources[scope_id.name].topic
+            source = self.topology.sources[scope_id.name]
+            return names.progress_topic(source.bound_to[0]) if source.is_bound else source.topic
         return self.deployment.replies(self.topology.scopes[scope])
 
     def readable(self, arc: str) -> Arc:
@@ -106,7 +116,9 @@ class Plan:
         if arc in known:
             return topology.arcs[arc]
         fault = f"network {self.network!r} has no arc {arc!r}"
-        if arc in topology.arcs:
+        if arc in topology.bound:
+            fault = f"source {arc!r} of network {self.network!r} is {topology.sources[arc].where}"
+        elif arc in topology.arcs:
             fault = f"arc {arc!r} stays inside the processes of network {self.network!r}"
         raise NoSuchArcError(f"{fault}; these can be read: {', '.join(known)}")
 

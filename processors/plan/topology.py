@@ -22,6 +22,7 @@ from errata.processors.windows.time_windows import duration_ms
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
+from errata.topics import names
 
 MAX_AHEAD_MS = duration_ms(declared.MAX_AHEAD, what="max_ahead")
 """A description names another bound only: the first version of plans had none."""
@@ -34,7 +35,7 @@ class Source:
     Args:
         arc: The arc that ingest writes.
         topic: The user's topic.
-        envelope: ``append``, ``upsert``, ``debezium`` or ``native``.
+        envelope: ``append``, ``upsert``, ``debezium``, ``native``, or ``arc``: see `is_bound`.
         format: ``avro``, ``json`` or ``csv``.
         lateness_ms: How far the watermark stays behind the newest event time.
         idle_after_ms: Silence after which a partition counts as idle; None: never.
@@ -57,6 +58,28 @@ class Source:
     rekey: bool = False
     start: str | int = declared.EARLIEST
     max_ahead_ms: int | None = MAX_AHEAD_MS
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is the arc of another network, and is read where it is.
+
+        One ingest task then maps the epochs of that network to epochs of this one, and writes no
+        revisions.
+        """
+        return self.envelope == declared.BOUND
+
+    @property
+    def bound_to(self) -> tuple[str, str]:
+        """The network that a bound source belongs to, and the arc that it is there."""
+        found = names.parse_arc_topic(self.topic)
+        assert found is not None, self.topic  # the compiler has checked it
+        return found
+
+    @property
+    def where(self) -> str:
+        """A bound source's arc and network, as text."""
+        network, arc = self.bound_to
+        return f"arc {arc!r} of network {network!r}"
 
 
 @cache
@@ -101,7 +124,7 @@ class Topology:
         boxes: By name: their descriptions (`Box.describe`).
         reads: By box: the arcs that it reads.
         scopes: By name; those of boxes, and of the owners of rekeyed sources.
-        topics: Names of the arcs that are written to topics.
+        topics: Names of the arcs that the network writes to topics.
         sinks: The users' topics that results go to.
         spark: By aggregate on Spark: how long a window's state is kept after the window closes, ms.
         modes: By box that has a mode: the mode.
@@ -140,7 +163,8 @@ class Topology:
         must be. All other arguments are fields of the class.
         """
         scope_of = {box: scope for scope, members in scopes.items() for box in members}
-        needed = arcs if every_arc else _arcs_with_topics(arcs, sources, reads, scope_of)
+        needed = set(arcs) if every_arc else _arcs_with_topics(arcs, sources, reads, scope_of)
+        needed -= {name for name, source in sources.items() if source.is_bound}
         topics = tuple(name for name, arc in arcs.items() if name in needed and not arc.sink)
         built: dict[str, Scope] = {}
         for name, members in scopes.items():
@@ -186,6 +210,11 @@ class Topology:
         if read_by(arc) in self.sources:
             return ingest_scope(read_by(arc))
         return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
+
+    @property
+    def bound(self) -> dict[str, str]:
+        """By bound source: the topic of its arc, which belongs to another network."""
+        return {name: source.topic for name, source in self.sources.items() if source.is_bound}
 
     @cached_property
     def sources_of(self) -> dict[str, tuple[str, ...]]:
@@ -292,7 +321,7 @@ def _arcs_with_topics(
     """Return the arcs that need a topic.
 
     They are those of sources and connection points, those that another scope reads, and those that
-    no box reads: a network's results.
+    no box reads: a network's results. Those of bound sources have one, but not of this network.
     """
     read = {arc for above in reads.values() for arc in above}
     crossing = {

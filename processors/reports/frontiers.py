@@ -201,12 +201,14 @@ class Watermarks:
         return line
 
     def floors(self, source: str, *, upto: int) -> tuple[Floor, ...]:
-        """Return wm(upto) of every set of sources that some scope reads and that has this one.
+        """Return wm(upto) of every set of sources that some arc comes from and that has this one.
 
         A report that drops older pairs must hold it: the minimum of the remaining pairs may be
-        lower, where an idle partition becomes active again.
+        lower, where an idle partition becomes active again. Readers of arcs need it, too.
         """
-        behind = {self.plan.topology.sources_behind(scope) for scope in self.plan.topology.scopes}
+        topology = self.plan.topology
+        behind = {topology.sources_behind(scope) for scope in topology.scopes}
+        behind |= {topology.sources_of[arc] for arc in topology.topics}
         return tuple(
             Floor(sources, upto, self.line(sources).at(upto))
             for sources in sorted(behind)

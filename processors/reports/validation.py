@@ -95,11 +95,10 @@ class ReportValidator:
             if number >= COUNTED:
                 yield f"its {what} {number} is none that a task can have reached"
         if is_same_plan and not TaskId.parse(task).scope.is_sweeper:
-            for action, claimed, allowed in zip(
-                ("write", "read"),
-                (report.ends, report.resume),
-                self._partitions_of(task),
-                strict=True,
+            written, read = self._partitions_of(task)
+            for action, claimed, allowed in (
+                ("write", report.ends, written | self._bound(task)),
+                ("read", report.resume, read),
             ):
                 for place in claimed:
                     if place not in allowed:
@@ -148,6 +147,14 @@ class ReportValidator:
             self._partitions[task] = set(self._written(task)), set(self._read(task))
         return self._partitions[task]
 
+    def _bound(self, task: str) -> set[TopicPartition]:
+        """Return the partitions of a bound source, of which its ingest task tells what changed."""
+        topology, scope = self.plan.topology, TaskId.parse(task).scope
+        if not scope.is_ingest or scope.name not in topology.bound:
+            return set()
+        count = self.plan.placement.partitions[scope.name]
+        return {TopicPartition(topology.bound[scope.name], number) for number in range(count)}
+
     def _written(self, task: str) -> Iterator[TopicPartition]:
         plan, scope = self.plan, str(TaskId.parse(task).scope)
         for arc in plan.topology.arcs:
@@ -161,7 +168,7 @@ class ReportValidator:
     def _read(self, task: str) -> Iterator[TopicPartition]:
         plan, task_id = self.plan, TaskId.parse(task)
         if task_id.scope.is_ingest:
-            yield TopicPartition(plan.topology.sources[task_id.scope.name].topic, task_id.partition)
+            yield TopicPartition(plan.group_topic(str(task_id.scope)), task_id.partition)
             return
         for arc in plan.topology.scopes[task_id.scope.name].inputs:
             yield TopicPartition(plan.deployment.topic(arc), task_id.partition)

@@ -135,7 +135,7 @@ class Attempt:
             written.append(self._produce(transactions, emission, epochs))
         produce_records(transactions, records)
         yield True
-        ends, flushed = dict(self.report.ends), (yield from self.shared.run(transactions.flush))
+        ends, flushed = dict(report.ends), (yield from self.shared.run(transactions.flush))
         for place, own in flushed.items():
             if own.start < ends.get(place, (0, 0))[0]:
                 raise DoubtfulCommitError(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks.rebuild import Path, path_to
-from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.shared import AnyInput, Shared
 from errata.schemas import revisions as frames
 
 
@@ -27,7 +26,7 @@ class Contents:
     def __init__(self, shared: Shared, scope: Scope, *, partition: int) -> None:
         self.shared, self.partition = shared, partition
         self.paths: dict[str, Path] = {arc: path_to(shared.plan, arc) for arc in scope.inputs}
-        self.readers: dict[tuple[str, int], ArcInput] = {}
+        self.readers: dict[tuple[str, int], AnyInput] = {}
         self.floor = -1
         """The first epoch as of which all versions are there: older ones may be compacted away.
 
@@ -46,8 +45,7 @@ class Contents:
             for arc in path.anchors:
                 for number in range(counts[arc]) if path.between else [self.partition]:
                     if (arc, number) not in self.readers:
-                        codec = self.shared.codec(arc)
-                        reader = ArcInput(view, codec, number, done=-1, resume=0)
+                        reader = self.shared.input(arc, number, done=-1, resume=0)
                         self.readers[arc, number] = reader
                         ends = (view.of(task).ends for task in view.writers(arc, number))
                         written = (each[reader.place][1] for each in ends if reader.place in each)

@@ -11,7 +11,7 @@ from itertools import islice
 
 import polars as pl
 
-from errata.processors.arcs.arc_topic import ArcInput, history
+from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.plan.topology import Scope
@@ -27,7 +27,7 @@ from errata.processors.tasks.dead_letters import (
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.replay_client import Fetch, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
-from errata.processors.tasks.shared import STOP, Shared
+from errata.processors.tasks.shared import STOP, AnyInput, Shared
 from errata.processors.tasks.sink_content import sink_content
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
@@ -72,7 +72,7 @@ class ScopeTask(Task):
         self.scope, self.replays, self.foreign = scope, replays, replays.foreign
         self.run = ScopeRun(self.plan, scope, partition=self.partition)
         self.spreads: dict[str, Spread] = {}
-        self.inputs: dict[str, ArcInput] = {}
+        self.inputs: dict[str, AnyInput] = {}
 
     def start(self) -> Iterator[bool]:
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
@@ -112,16 +112,14 @@ class ScopeTask(Task):
         for reader in self.inputs.values():
             reader.close()
         for arc in self.scope.inputs:
-            codec = self.shared.codec(arc)
-            offset = resume.get(TopicPartition(codec.topic, self.partition), 0)
+            place = TopicPartition(self.plan.deployment.topic(arc), self.partition)
             keeps = self.plan.topology.arcs[arc].is_connection_point
             watch = self._check_age if keeps and done >= 0 and not is_rebuilt else None
-            self.inputs[arc] = ArcInput(
-                self.view,
-                codec,
+            self.inputs[arc] = self.shared.input(
+                arc,
                 self.partition,
                 done=done,
-                resume=offset,
+                resume=resume.get(place, 0),
                 watch=watch,
                 foreign=self.foreign,
             )

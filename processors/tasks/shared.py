@@ -15,8 +15,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
+from errata.processors.arcs.bound import BoundInput, Upstream
+from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.outgoing import Outgoing
@@ -26,8 +29,10 @@ from errata.processors.tasks.handover import Handover
 from errata.processors.wire.report import COUNTED, INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
-from errata.topics.cluster import Cluster
+from errata.topics.cluster import Cluster, Records
 from errata.topics.registry import Registry
+
+AnyInput = ArcInput | BoundInput
 
 _LOTS = 2**20
 """How many numbers there are for the processes that begin at the same time."""
@@ -145,6 +150,7 @@ class Shared:
     run: Callable[[Callable[[], Any]], Generator[bool, None, Any]] = at_once
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
+    upstreams: dict[str, Upstream] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     process: int = 0
     """Its number, as in `Report.process`; 0 before its first attempt."""
@@ -172,9 +178,52 @@ class Shared:
         """Return the codec of an arc."""
         if arc not in self.codecs:
             self.codecs[arc] = ArcCodec(
-                self.plan.topology.arcs[arc], self.plan.deployment.topic(arc), self.registry
+                self.plan.topology.arcs[arc], self.plan.deployment.own_topic(arc), self.registry
             )
         return self.codecs[arc]
+
+    def upstream(self, source: str) -> Upstream:
+        """Return the network upstream of a bound source."""
+        sources = self.plan.topology.sources
+        network = sources[source].bound_to[0]
+        if network not in self.upstreams:
+            bound = [each for each in sources.values() if each.is_bound]
+            bound = [each for each in bound if each.bound_to[0] == network]
+            self.upstreams[network] = Upstream(self.cluster, self.registry, bound)
+        return self.upstreams[network]
+
+    def input(
+        self,
+        arc: str,
+        partition: int,
+        *,
+        done: int,
+        resume: int,
+        watch: Callable[[Records, pl.DataFrame], None] | None = None,
+        foreign: ForeignRecords | None = None,
+        is_awaited: bool = True,
+    ) -> AnyInput:
+        """Return one partition of an arc as input of a reader.
+
+        Args:
+            arc: The arc.
+            partition: The partition.
+            done: As of `ArcInput`.
+            resume: As of `ArcInput`.
+            watch: As of `ArcInput`.
+            foreign: As of `ArcInput`.
+            is_awaited: As of `BoundInput`.
+        """
+        if arc not in self.plan.topology.bound:
+            return ArcInput(
+                self.view, self.codec(arc), partition, done=done, resume=resume, watch=watch,
+                foreign=foreign,
+            )  # fmt: skip
+        kind = self.plan.topology.arcs[arc]
+        return BoundInput(
+            self.view, self.upstream(arc), kind, partition, done=done, resume=resume, watch=watch,
+            foreign=foreign, is_awaited=is_awaited, lag_ms=self.compaction_lag_ms,
+        )  # fmt: skip
 
     def outgoing(self, sink: Sink) -> Outgoing:
         """Return the encoder of a sink's records."""

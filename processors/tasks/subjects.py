@@ -52,7 +52,7 @@ def planned(plan: CompiledPlan) -> dict[str, dict[str, Any]]:
     collected = _SchemaCollector({})
     for name, arc in plan.topology.arcs.items():
         if not arc.sink:
-            ArcCodec(arc, plan.deployment.topic(name), collected)
+            ArcCodec(arc, plan.deployment.own_topic(name), collected)
     for sink in plan.topology.sinks:
         Outgoing(plan.topology.arcs[sink.arc], sink.topic, sink.envelope, sink.format, collected)
     collected.register(f"{names.progress_topic(plan.network)}-value", reports.SCHEMA)

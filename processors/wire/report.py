@@ -17,6 +17,7 @@ own (``read``), one of a box (``totals.revised``), or that of the dead letters o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -57,6 +58,10 @@ SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from
 WAITS, TRUSTED, LOWERED, PROCESS = "waits_for", "trusted_ms", "lowered_epoch", "process"
 WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS, TRUSTED, LOWERED, PROCESS
 """Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
+
+BOUND = "bound_epoch."
+"""So keys of ``counts`` begin that hold a pair of `Report.bound`: the epoch follows."""
+_is_bound = re.compile(re.escape(BOUND) + r"-?[0-9]{1,19}").fullmatch
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
 SCHEMA: dict[str, Any] = {
@@ -175,6 +180,8 @@ class Report:
         resume: By input partition, the oldest record not yet processed.
         watermarks: Ingest: (epoch, watermark) pairs that some reader may still need.
         floors: Ingest: readers' watermarks at the time when older pairs were dropped.
+        bound: Of a bound source: (epoch, upstream epoch) pairs that some reader may still need: up
+            to this epoch the arc holds what it held upstream up to that one.
         closes: Event time at which its first open window ends. Until the watermark reaches it, the
             task emits nothing without input. `FOREVER` if no window is open.
         rebuilt: The last epoch in which it emitted what epochs before had left out, or `PENDING`;
@@ -200,6 +207,7 @@ class Report:
     resume: Mapping[TopicPartition, int] = field(default_factory=dict)
     watermarks: tuple[tuple[int, int], ...] = ()
     floors: tuple[Floor, ...] = ()
+    bound: tuple[tuple[int, int], ...] = ()
     closes: int = FOREVER
     rebuilt: int = -1
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -264,7 +272,7 @@ def _state(report: Report) -> dict[str, int]:
         state[LOWERED] = report.lowered
     if report.process:
         state[PROCESS] = report.process
-    return state
+    return state | {f"{BOUND}{epoch}": upstream for epoch, upstream in report.bound}
 
 
 @dataclass(frozen=True)
@@ -335,6 +343,9 @@ def decode(body: bytes, schema: Any = None) -> Report:
     waits, lowered = counts.pop(WAITS, 0), counts.pop(LOWERED, -1)
     believed, process = counts.pop(TRUSTED, None), counts.pop(PROCESS, 0)
     held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
+    bound = tuple(
+        sorted((int(k[len(BOUND) :]), counts.pop(k)) for k in filter(_is_bound, [*counts]))
+    )
     place = TopicPartition
     return Report(
         task=plain["task"],
@@ -349,6 +360,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
         floors=tuple(
             Floor(tuple(f["sources"]), f["epoch"], f["watermark"]) for f in plain["floors"]
         ),
+        bound=bound,
         closes=plain["closes"],
         rebuilt=rebuilt,
         counts=counts,

@@ -5,6 +5,7 @@ from random import Random
 from threading import Thread
 from time import monotonic
 
+from errata.topics import names
 from errata.topics.loss_risks import MIN_INSYNC, UNCLEAN
 from tests.faults.clusters import Cluster
 from tests.faults.process_faults import losable
@@ -14,6 +15,8 @@ Fault = Callable[[Running, Cluster, Random], str | None]
 
 AWAY_S, ALONE_S, LIMIT_S = (0.0, 4.0, 15.0), 30.0, 120.0
 RISKY, SAFE = {MIN_INSYNC: "1", UNCLEAN: "true"}, {MIN_INSYNC: "2", UNCLEAN: "false"}
+OF_COMMITS = "__transaction_state", "__consumer_offsets"
+"""Topics that every commit of a task writes, beside those of its network."""
 
 
 def _arc(on: Running, chance: Random) -> str:
@@ -56,14 +59,17 @@ def unclean_election(on: Running, cluster: Cluster, chance: Random) -> str | Non
     """Let the leader of an arc's partition be alone in sync, kill it, and let another lead.
 
     What only the killed one had is lost. The settings of the topic allow that, as those of a topic
-    do that somebody else has made.
+    do that somebody else has made. It may also lead topics that every commit writes: these can be
+    written meanwhile, but no other broker leads them without its copies.
     """
     assert cluster.three is not None
     three, arc = cluster.three, losable(on, chance)
     topic = on.plan.deployment.topic(arc)
     partition = chance.randrange(on.plan.placement.partitions[arc])
     node, deadline = three.leader(topic, partition), monotonic() + ALONE_S
+    of_commits = [names.progress_topic(on.plan.network), *OF_COMMITS]
     three.alter([topic], RISKY)
+    three.alter(of_commits, {MIN_INSYNC: "1"})
     try:
         with three.without_copies(node):
             while three.in_sync(topic, partition) != {node}:
@@ -79,6 +85,7 @@ def unclean_election(on: Running, cluster: Cluster, chance: Random) -> str | Non
         lost = end - three.end(topic, partition)
     finally:
         three.alter([topic], SAFE)
+        three.alter(of_commits, {MIN_INSYNC: "2"})
     three.start(node)
     on.lost.add(arc)
     return f"{topic}, partition {partition}, has lost {lost} records or more" if lost > 0 else None

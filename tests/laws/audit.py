@@ -40,8 +40,7 @@ class Audit:
         self._begin()
         self._progress()
         self.letters = self._letters()
-        intake = IntakeAudit(self.simulation, self.reports, self.letters, self.found)
-        self.pairs, self.arrived, self.lowered = intake.pairs, intake.arrived, intake.lowered
+        self._intake()
         self._epochs()
         self._agree()
         self._glitches()
@@ -53,6 +52,11 @@ class Audit:
 
     def _begin(self) -> None:
         """Prepare the audit; nothing to do without a switch."""
+
+    def _intake(self) -> None:
+        """Recompute what came in, in which epoch, and the watermarks."""
+        intake = IntakeAudit(self.simulation, self.reports, self.letters, self.found)
+        self.pairs, self.arrived, self.lowered = intake.pairs, intake.arrived, intake.lowered
 
     # ---------------------------------------------------------------- committed records
 

@@ -33,7 +33,7 @@ class Cleaner:
         self.history.read()
         self.view.poll()
         known, gone = list(processes), 0
-        for arc in self.plan.kept_ms:
+        for arc in filter(self.history.arcs.__contains__, self.plan.kept_ms):
             places = self.history.arcs[arc]
             before = sum(len(self.cluster.log(place).read(0, 2**40)[0]) for place in places)
             horizons = [

@@ -3,9 +3,11 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from errata.processors.ingest.bound_task import BoundTask
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.compiled import CompiledPlan
@@ -61,8 +63,8 @@ def kinds(
         skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
     found = []
-    for name, count in plan.placement.topic_partitions.items():
-        for partition in range(count):
+    for name in plan.topology.sources:
+        for partition in range(len(plan.placement.ingest_tasks([name]))):
             skew = rng.choice([-100_000, -30, 0, 0, 700])
             skew = skews_ms[partition] if skews_ms else skew
             found.append(Kind("ingest", name, (partition,), skew_ms=skew))
@@ -156,6 +158,10 @@ class Process:
 
     def _ingest(self, kind: Kind, folder: Path) -> None:
         source = self.plan.topology.sources[kind.name]
+        if source.is_bound:
+            clock_ms = partial(self._skewed_ms, kind.skew_ms)
+            self.tasks.append(BoundTask(self.shared, source, clock_ms=clock_ms))
+            return
         for partition in kind.partitions:
             self.tasks.append(
                 IngestTask(
@@ -163,9 +169,12 @@ class Process:
                     source,
                     partition=partition,
                     folder=folder / f"index.{partition}",
-                    clock_ms=lambda: self.now() + kind.skew_ms,
+                    clock_ms=partial(self._skewed_ms, kind.skew_ms),
                 )
             )
+
+    def _skewed_ms(self, skew_ms: int) -> int:
+        return self.now() + skew_ms
 
     def _scope(self, kind: Kind, folder: Path) -> None:
         scope = self.plan.topology.scopes[kind.name]

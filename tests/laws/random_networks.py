@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from errata import Stream, hopping, sliding
+from errata import Network, Stream, hopping, sliding
 from errata.processors.compile.compiler import compile_network
 from tests.laws import oracle, windows
 from tests.laws.envelopes import ENVELOPES
@@ -36,14 +36,28 @@ class RandomShape(Shape):
     told: str = ""
 
 
-def random_shape(
+def random_shape(seed: int, **boxes: bool) -> RandomShape:
+    """Return the shape of the network of a seed; the same for each call.
+
+    Args:
+        seed: The seed.
+        boxes: As of `random_network`.
+
+    Raises:
+        AssertionError: If it is refused; no network of this module should be.
+    """
+    made = random_network(seed, **boxes)
+    return shape_of(made, made.net)
+
+
+def random_network(
     seed: int,
     *,
     spark: bool = False,
     joins: bool = False,
     rows: bool = False,
     loops: bool = False,
-) -> RandomShape:
+) -> "RandomNetwork":
     """Return the network of a seed; the same for each call.
 
     Args:
@@ -52,9 +66,6 @@ def random_shape(
         joins: Whether it has joins.
         rows: Whether it has lags, windows that count, and distinct boxes.
         loops: Whether it has joins, lookups and loops.
-
-    Raises:
-        AssertionError: If it is refused; no network of this module should be.
     """
     dice = random.Random(f"network {seed}")
     rim = random.Random(f"rim {seed}")
@@ -69,9 +80,18 @@ def random_shape(
     )
     made.declare()
     made.sink()
-    told = tell(made.net)
+    return made
+
+
+def shape_of(made: "RandomNetwork", net: Network) -> RandomShape:
+    """Return the shape of a random network, as it is or with other sources.
+
+    Raises:
+        AssertionError: If it is refused.
+    """
+    told = tell(net)
     try:
-        plan = compile_network(made.net, every_arc=made.chance(0.5))
+        plan = compile_network(net, every_arc=made.chance(0.5))
         plan = plan.placed(dict.fromkeys(plan.topology.sources, PARTITIONS))
     except Exception as error:
         raise AssertionError(f"refused: {error}\n{told}") from error

@@ -109,7 +109,8 @@ class Simulation:
             self.cluster.create(spec.name, spec.partitions)
             self._watch(spec)
         for source in self.plan.topology.sources.values():
-            self.cluster.create(source.topic, PARTITIONS)
+            if not source.is_bound:
+                self.cluster.create(source.topic, PARTITIONS)
         deploy(self.cluster, self.plan)
         self.history = History(self.cluster, self.plan)
         self.tape: dict[str, list[list[Record]]] = {
@@ -223,8 +224,7 @@ class Simulation:
         for zombie in self.zombies:
             zombie.close()
         self.zombies.clear()
-        for source in self.plan.topology.sources:
-            declare_end(self.cluster, self.plan, source)
+        self._end_sources()
         quiet = rounds = 0
         while quiet < QUIET_ROUNDS and rounds < MOST_ROUNDS:
             before = sum(map(self.cluster.end, self.places))
@@ -238,6 +238,10 @@ class Simulation:
             rounds += 1
             quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
         self.seen["never quiet"] += quiet < QUIET_ROUNDS
+
+    def _end_sources(self) -> None:
+        for source in self.plan.topology.sources:
+            declare_end(self.cluster, self.plan, source)
 
     def close(self) -> None:
         """Close all files."""

@@ -42,16 +42,16 @@ def summed(net: Network, mode: str, **options: Any) -> Stream:
     return trades
 
 
-def alone(mode: str) -> Shape:
+def alone(mode: str, net: Network | None = None) -> Shape:
     """A source whose tasks write to one partition each."""
-    net = Network("tape")
+    net = net or Network("tape")
     summed(net, mode)
     return replace(shape_of(net, (SUMS_OF_ALL,)), keep=KEEP)
 
 
-def joined(mode: str) -> Shape:
+def joined(mode: str, net: Network | None = None) -> Shape:
     """A source whose tasks write to all partitions, joined with another; results go to sinks."""
-    net = Network("tape")
+    net = net or Network("tape")
     trades = summed(net, mode, rekey=True, partition_by=["desk"])
     more = _source(net, "more", keep=KEEP)
     pairs = net.join(

@@ -1,6 +1,7 @@
 """All planted bugs."""
 
 from tests.mutants.boxes import BOXES
+from tests.mutants.composed import COMPOSITION
 from tests.mutants.expired import EXPIRED
 from tests.mutants.failing import FAILURES
 from tests.mutants.functions import FUNCTIONS
@@ -17,5 +18,5 @@ from tests.mutants.robust import ROBUST
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST),
+    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION),
 ]

@@ -97,7 +97,7 @@ PROTOCOL = [
     ),
     Mutant(
         "pairs are forgotten, and what the watermark had been with them",
-        "processors/ingest/ingest_task.py",
+        "processors/ingest/stamping_task.py",
         "if len(kept) < len(pairs):",
         "if len(kept) > len(pairs):",
         network=IDLE,
@@ -130,9 +130,9 @@ PROTOCOL = [
     ),
     Mutant(
         "ingest tasks stamp as long after their own last epoch, not together",
-        "processors/ingest/ingest_task.py",
-        "is_next = now // interval_ms != self.stamped_ms // interval_ms",
-        "is_next = now - self.stamped_ms >= interval_ms",
+        "processors/ingest/stamping_task.py",
+        "now // interval_ms != self.stamped_ms // interval_ms",
+        "now - self.stamped_ms >= interval_ms",
         tests="tests/processors/ingest/test_interval.py",
     ),
     Mutant(
@@ -144,7 +144,7 @@ PROTOCOL = [
     ),
     Mutant(
         "each ingest task of a process stamps epochs of its own",
-        "processors/ingest/ingest_task.py",
+        "processors/ingest/stamping_task.py",
         "newest = max(newest, self.shared.stamped)",
         "pass",
         tests="tests/processors/ingest/test_interval.py",

@@ -28,6 +28,7 @@ from rich.progress import track
 
 from tests.mutants.mutant import (
     AWAY,
+    COMPOSED,
     FAILING,
     IDLE,
     LOSING,
@@ -56,6 +57,7 @@ ELSEWHERE = {
     LOSING: "tests/laws/test_lost_records.py",
     AWAY: "tests/laws/test_outages.py",
     POISONED: "tests/laws/test_put_back.py",
+    COMPOSED: "tests/laws/test_composed.py",
 }
 ROW = "{:<10} {:>5}  {:<10} {}"
 """A row of the table: the law, seconds, networks, and the mutant's name."""

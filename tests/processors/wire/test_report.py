@@ -57,6 +57,23 @@ def test_the_fields_that_travel_as_counts_are_where_older_readers_look_for_them(
     assert reports.encode(Report("sweep.trades.0")) == bytes.fromhex(FIRST_BYTES)
 
 
+@given(st.dictionaries(st.integers(-1, 2**62), st.integers(-1, 2**62)))
+def test_pairs_of_epochs_travel_as_counts(pairs):
+    written = replace(REPORT, bound=tuple(sorted(pairs.items())))
+    assert reports.decode(reports.encode(written)) == written
+
+
+def test_a_count_whose_key_is_nearly_that_of_a_pair_stays_one():
+    odd = {
+        "bound_epoch.": 1,
+        "bound_epoch.x": 2,
+        "bound_epoch.1.5": 3,
+        "bound_epoch.9" + "9" * 30: 4,
+    }
+    written = replace(REPORT, counts=odd)
+    assert reports.decode(reports.encode(written)) == written
+
+
 def test_a_count_of_never_is_no_field():
     written = replace(REPORT, settled_ms=NEVER, held=None, counts={"settled_ms": NEVER})
     assert reports.decode(reports.encode(written)) == replace(written, counts={})

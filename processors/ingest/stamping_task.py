@@ -1,0 +1,122 @@
+"""What all ingest tasks do: they stamp epochs, and say where their watermarks rise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from errata.processors.plan.topology import Source, ingest_scope
+from errata.processors.tasks.elapsed import elapsed_ms
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.task import Task
+from errata.processors.wire.report import INTERVAL_MS, MOST_PAIRS, PENDING, Floor
+from errata.processors.wire.task_id import ScopeId
+
+WIDEST_MS = 2_000
+AWAITED_MS = 1_000
+"""How often an epoch without input is stamped while a task waits for one."""
+
+
+class StampingTask(Task):
+    """A task of a source, which stamps what it takes in with epochs.
+
+    Args:
+        shared: State shared by the tasks of the process.
+        source: The source.
+        partition: Its partition.
+        outputs: The arcs that it writes.
+        clock_ms: The wall clock.
+        epoch_of: Returns the epoch to stamp with; input is then stamped at once. If None, the
+            clock picks the epoch, at intervals.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        source: Source,
+        *,
+        partition: int,
+        outputs: tuple[str, ...],
+        clock_ms: Callable[[], int],
+        epoch_of: Callable[[], int] | None = None,
+    ) -> None:
+        arc = source.arc
+        super().__init__(shared, ScopeId.of_source(arc.name).task(partition), outputs=outputs)
+        self.source, self.arc, self.clock_ms = source, arc, clock_ms
+        self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
+        self.paced = epoch_of is None
+        self.stamped_ms = clock_ms()
+
+    def _next_epoch(self, newest: int) -> int:
+        """Return the epoch of the next batch: that of other tasks, if one is ahead of this one.
+
+        So the tasks of a process share epochs, however many there are, and readers have fewer.
+
+        Args:
+            newest: The largest epoch that any ingest task has reported.
+        """
+        newest = max(newest, self.shared.stamped)
+        if not self.paced or newest <= self.report.done:
+            newest = max(self.epoch_of(), self.report.done + 1, newest)
+        self.shared.stamped = newest
+        return newest
+
+    def _is_due(self, now: int) -> bool:
+        """Whether the time to stamp has come."""
+        interval_ms = self._interval_ms()
+        return not self.paced or now // interval_ms != self.stamped_ms // interval_ms
+
+    def _interval_ms(self) -> int:
+        """Return the time between stamps; it grows while readers lag, so that they batch more.
+
+        Tasks stamp at its multiples: others that have input stamp the same epoch, and need not
+        follow later.
+        """
+        least_ms = self.shared.interval_ms
+        if self.report.done < 0:
+            return least_ms
+        slowest = min(
+            (self.view.frontier(task) for task in self._readers()), default=self.report.done
+        )
+        lag_ms = (self.report.done - slowest) * INTERVAL_MS
+        wanted_ms = min(max(least_ms, lag_ms // 2), max(least_ms, WIDEST_MS))
+        return wanted_ms // least_ms * least_ms
+
+    def _readers(self) -> list[str]:
+        """Return the tasks whose watermark depends on this source."""
+        return [
+            task
+            for scope in self.plan.topology.scopes.values()
+            if self.arc.name in self.plan.topology.sources_behind(scope.name)
+            for task in self.view.tasks(scope.name)
+        ]
+
+    def _is_awaited(self, now: int) -> bool:
+        """Whether a task of boxes waits for an epoch to come, to write lost records again there.
+
+        Without input there would be none. One ingest task stamps it, and the others follow.
+        """
+        is_first = self.name == next(iter(self.plan.placement.ingest_tasks()))
+        if not is_first or elapsed_ms(self.stamped_ms, now_ms=now) < AWAITED_MS:
+            return False
+        scopes = self.plan.topology.scopes
+        tasks = (task for scope in scopes for task in self.view.tasks(scope))
+        return any(self.view.of(task).rebuilt == PENDING for task in tasks)
+
+    def _pairs(
+        self, epoch: int, watermark: int
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
+        """Return the (epoch, watermark) pairs that readers may still need, with the new one.
+
+        Returns the floors too: readers' watermarks as of the pairs that are dropped.
+        """
+        pairs = self.report.watermarks
+        peers = self.view.tasks(ingest_scope(self.arc.name))
+        passed = min(map(self.view.frontier, (*peers, *self._readers())))
+        last = max((e for e, _ in pairs if e <= passed), default=-1)
+        kept = tuple(pair for pair in pairs if pair[0] >= last)
+        floors = self.report.floors
+        if len(kept) < len(pairs):
+            floors = self.view.watermarks.floors(self.arc.name, upto=passed)
+        if (not kept or kept[-1][1] != watermark) and len(kept) < MOST_PAIRS:
+            kept += ((epoch, watermark),)
+        return kept, floors
