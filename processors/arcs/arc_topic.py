@@ -207,9 +207,6 @@ def read_to_end(cluster: Cluster, place: TopicPartition, offset: int) -> Iterato
 class ArcInput:
     """One partition of an arc as input of a reader; buffers revisions not yet processed.
 
-    Attributes:
-        floor: The first epoch that it can tell.
-
     Args:
         view: The progress that this process knows.
         codec: Codec of the arc.
@@ -221,6 +218,7 @@ class ArcInput:
     """
 
     floor = NOTHING_YET
+    """The first epoch that it can tell; a `BoundInput` may have begun too late for earlier ones."""
 
     def __init__(
         self,

@@ -148,8 +148,7 @@ class BoundInput:
         self._versions = 0
         self._unknown: list[tuple[Records, pl.DataFrame]] = []
         """What `watch` is still to be called with."""
-        self.floor = NOTHING_YET
-        """The first epoch that it can tell, if it began when earlier pairs were gone."""
+        self._floor = NOTHING_YET
 
     # ---------------------------------------------------------------- epochs
 
@@ -165,6 +164,16 @@ class BoundInput:
     def _changed(self) -> int:
         """The last epoch in which the partition changed, as far as it is reported."""
         return self.view.of(self._task).ends.get(self.place, (0, NEVER))[1]
+
+    @property
+    def floor(self) -> int:
+        """The first epoch that it can tell: a reader that begins lacks the pairs of epochs before.
+
+        It rises until that reader has read something.
+        """
+        if self.done < 0 and self._pairs:
+            self._floor = self._pairs[0][0]
+        return self._floor
 
     def _upstream_of(self, epoch: int) -> int:
         """Return the upstream epoch up to which the arc is read as of an epoch."""
@@ -183,11 +192,7 @@ class BoundInput:
         if self._versions != self.upstream.versions and not self._open():
             return 0
         assert self._inner is not None
-        if (
-            not self._is_awaited
-            and 0 <= self.done < self._pairs[0][0]
-            and self._changed > self.done
-        ):
+        if not self._is_awaited and 0 <= self.done < min(self._pairs[0][0], self._changed):
             raise self._lost()
         count = self._inner.poll(limit=limit)
         self._tell()
@@ -198,11 +203,9 @@ class BoundInput:
         pairs = self._pairs
         if not pairs:
             return False
-        if self.done < 0:
-            self.floor = pairs[0][0]
-        elif self._is_awaited or self._changed <= self.done:
+        if self.done >= 0 and (self._is_awaited or self._changed <= self.done):
             self.done = max(self.done, pairs[0][0])  # nothing has changed here up to that pair
-        elif self.done < pairs[0][0]:
+        elif 0 <= self.done < pairs[0][0]:
             raise self._lost()
         unread = [own for own, _ in pairs if own > self.done]
         lag_ms = (pairs[-1][0] - unread[0]) * INTERVAL_MS if unread else 0

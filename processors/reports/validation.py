@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from errata.processors.plan.plan import Plan
 from errata.processors.wire.report import COUNTED, Report
@@ -103,6 +104,8 @@ class ReportValidator:
                 for place in claimed:
                     if place not in allowed:
                         yield f"it names {text_of(place)}, which its task does not {action}"
+        if not self._are_pairs(report):
+            yield "its pairs of epochs here and upstream do not rise together up to the last one"
         for place, end in self.claims(report):
             if end > self._end(place):
                 wrote = f"it has written up to offset {end} of {text_of(place)}"
@@ -146,6 +149,14 @@ class ReportValidator:
         if task not in self._partitions:
             self._partitions[task] = set(self._written(task)), set(self._read(task))
         return self._partitions[task]
+
+    def _are_pairs(self, report: Report) -> bool:
+        """Whether `Report.bound` has pairs that readers can follow."""
+        rises = all(
+            own < later and upstream < next_upstream
+            for (own, upstream), (later, next_upstream) in pairwise(report.bound)
+        )
+        return rises and (not report.bound or report.bound[-1][0] <= report.done)
 
     def _bound(self, task: str) -> set[TopicPartition]:
         """Return the partitions of a bound source, of which its ingest task tells what changed."""

@@ -29,8 +29,8 @@ COMPOSITION = [
     Mutant(
         "a copy that was read from the topic again answers for epochs before",
         BOUND_INPUT,
-        "self.floor = pairs[0][0]",
-        "self.floor = NOTHING_YET",
+        "self._floor = self._pairs[0][0]",
+        "self._floor = NOTHING_YET",
         network=COMPOSED,
     ),
     Mutant(
