@@ -99,7 +99,8 @@ class BoundTask(StampingTask):
         """Pair an epoch with what has become complete upstream, or follow the other tasks."""
         self.view.poll()
         self.upstream.poll()
-        if self._is_lost and not self.has_lost_records:
+        is_read = self._pairs_told[-1] > BEFORE_ALL[-1]
+        if is_read and self._is_lost and not self.has_lost_records:
             yield from self.commit([], replace(self.report, rebuilt=PENDING))
         elif self.is_leader:
             yield from self._lead()

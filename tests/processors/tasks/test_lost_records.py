@@ -8,7 +8,7 @@ import pytest
 
 from errata import Network, tumbling
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.ingest import ingest_task
+from errata.processors.ingest import stamping_task
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.lost_records import Loss, LostRecordsError, claim, find, hidden
 from errata.processors.tasks.scope_task import ScopeTask
@@ -202,7 +202,7 @@ def test_a_task_whose_last_report_is_lost_ends(driver):
 def test_an_idle_network_stamps_an_epoch_for_a_task_that_waits_for_one(driver, monkeypatch):
     task, view = driver.ingests["trades"], driver.shared.view
     newest = view.newest_epoch()
-    monkeypatch.setattr(ingest_task, "AWAITED_MS", 0)
+    monkeypatch.setattr(stamping_task, "AWAITED_MS", 0)
     steps = driver.attempts[driver.tasks.index(task)]
     for _ in range(20):
         next(steps)
