@@ -20,7 +20,7 @@ from tests.laws.oracle import FOREVER, contents
 from tests.laws.random_networks import random_network
 from tests.laws.replies import small_replies
 from tests.laws.seeds import seeds
-from tests.laws.test_lost_records import MODES, SHAPES, Losing
+from tests.laws.test_lost_records import MODES, SHAPES, Losing, alone
 from tests.laws.test_put_back import Poisoned, PutBackAudit, believing
 
 TICKS = 14
@@ -116,7 +116,7 @@ class PoisonedAudit(ComposedAudit, PutBackAudit):
 @pytest.mark.parametrize("seed", range(int(os.environ.get("ERRATA_LAWS_EXAMPLES", 6))))
 def test_a_watermark_that_is_put_back_upstream_is_put_back_downstream(seed):
     net = Network("tape")
-    upper, lower = halves(believing(SHAPES[seed // 2 % 2](MODES[seed % len(MODES)], net)), net)
+    upper, lower = halves(believing(alone(MODES[seed % len(MODES)], net)), net)
     with tempfile.TemporaryDirectory() as folder:
         both = Composed(
             believing(upper), lower, seed=seed, folder=Path(folder), ticks=24, kind=PoisonedUpper
