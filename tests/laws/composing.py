@@ -150,13 +150,20 @@ class Composed(Simulation):
         self.cluster.on_step = self._call_both
         self.upper.cleaner = BothCleaner(self)
 
+    has_begun = True
+    """Whether the lower network runs: at times it begins when the upper one has a history."""
+
     def _call_both(self, name: str) -> None:
         self.upper._call(name)
         self._call(name)
 
     def run(self) -> None:
         """Run the scenario to its end."""
+        begins = self.rng.choice([0, 0, self.ticks // 2])
         for tick in range(self.ticks):
+            self.has_begun = tick >= begins
+            if tick == begins:
+                self.seen["compacted before"] += self.upper.clean()
             self.upper.at(tick)
             for _ in range(2 * STEPS_A_TICK):
                 self.step += 1
@@ -172,7 +179,7 @@ class Composed(Simulation):
         self.drain()
 
     def _advance_somebody(self) -> None:
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.5 or not self.has_begun:
             self.upper.now, self.upper.step = self.now, self.step
             self.upper._advance_somebody()
             self.now = self.upper.now
@@ -205,6 +212,8 @@ class BothCleaner(Cleaner):
 
     def _horizon(self, arc: str, place: TopicPartition, processes: list[Process]) -> int:
         horizon, lower = super()._horizon(arc, place, processes), self.simulation
+        if not lower.has_begun:
+            return horizon
         view = lower.cleaner.view
         view.poll()
         for name, source in lower.plan.topology.sources.items():
