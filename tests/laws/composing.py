@@ -19,7 +19,7 @@ from tests.laws import oracle
 from tests.laws.audit import Audit
 from tests.laws.cleaner import Cleaner
 from tests.laws.networks import PARTITIONS, Shape
-from tests.laws.oracle import FOREVER, IDLE, Tuple, watermark
+from tests.laws.oracle import FOREVER, NEVER, Tuple, watermark
 from tests.laws.process import Process
 from tests.laws.random_boxes import FIELDS, kind
 from tests.laws.random_networks import RandomNetwork, RandomShape, shape_of
@@ -295,10 +295,10 @@ class ComposedAudit(Audit):
         of_tapes = [name for name in upper.plan.topology.sources for _ in range(PARTITIONS)]
         own = [w for name, w in zip(of_tapes, upper.pairs, strict=True) if name in behind]
         for epoch, upstream in pairs:
-            is_ = told.get(max((e for e in told if e <= epoch), default=epoch))
+            is_ = watermark([told], epoch, lowered=self.lowered)
             above = watermark(own, upstream, lowered=upper.lowered)
-            should = above if above >= FOREVER else above - lateness
-            if is_ not in (None, IDLE) and is_ > should:  # what was before may not be told any more
+            should = above if above >= FOREVER else max(above - lateness, NEVER)
+            if is_ > should:  # what was before may not be told any more
                 self.found["L1"].append(f"{source} epoch {epoch}: wm {is_}, should be {should}")
 
     def _cover(self) -> None:
