@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from errata.processors.arcs.bound import upstream_plan
@@ -12,7 +12,6 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.plan import NoSuchArcError, Plan
 from errata.processors.plan.topology import Source as Compiled
-from errata.schemas.arc import HIDDEN_PREFIX
 from errata.topics import names
 from errata.topics.cluster import Cluster
 from errata.topics.registry import Registry
@@ -42,7 +41,7 @@ def complete(network: Network, registry: Registry, cluster: Cluster) -> Network:
             need, remedy = "the topic of an arc that can be read", "name one of these"
             faults.append(Fault(name, need, f"{box.topic!r}: {error}", remedy, box.place))
             continue
-        fields = {n: kind for n, kind in written.fields.items() if not n.startswith(HIDDEN_PREFIX)}
+        fields = {field: written.fields[field] for field in written.visible}
         declarations[name] = replace(
             box,
             fields=fields if box.fields is None else box.fields,
@@ -61,16 +60,11 @@ def check(plan: CompiledPlan, cluster: Cluster) -> None:
         NetworkError: If one can't be read as it is declared.
         NotDeployedError: If a network upstream is not deployed.
     """
-    bound = [source for source in plan.topology.sources.values() if source.is_bound]
-    plans: Mapping[str, Plan] = {
-        source.bound_to[0]: upstream_plan(cluster, source.bound_to[0], source=source.arc.name)
-        for source in bound
-    }
-    faults = [
-        Fault(source.arc.name, *parts)
-        for source in bound
-        for parts in _faults(plan, source, plans[source.bound_to[0]])
-    ]
+    faults = list[Fault]()
+    for network, sources in plan.topology.upstreams.items():
+        upstream = upstream_plan(cluster, network, source=sources[0].arc.name)
+        for source in sources:
+            faults += [Fault(source.arc.name, *why) for why in _faults(plan, source, upstream)]
     if faults:
         raise NetworkError(plan.network, faults)
 

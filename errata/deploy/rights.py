@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.topology import Source, ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (
@@ -128,7 +128,9 @@ def of_reader(plan: CompiledPlan) -> list[Right]:
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in topics),
         *_settings(plan, topics),
-        *(Right(READ, TOPIC, source.topic) for source in _own_sources(plan).values()),  # to count
+        *(
+            Right(READ, TOPIC, source.topic) for source in plan.topology.own_sources.values()
+        ),  # to count
     ]
 
 
@@ -137,7 +139,7 @@ def of_operator(plan: CompiledPlan) -> list[Right]:
 
     It inspects a network, revises its sources, ends them and puts their watermarks back.
     """
-    sources = _own_sources(plan)
+    sources = plan.topology.own_sources
     return [
         *of_reader(plan),
         *(Right(WRITE, TOPIC, source.topic) for source in sources.values()),
@@ -186,7 +188,7 @@ def _common(plan: CompiledPlan) -> list[Right]:
     net = plan.network
     topics = [names.plan_topic(net), names.progress_topic(net), names.SCHEMAS_TOPIC]
     arcs = [plan.deployment.topic(arc) for arc in plan.topology.topics]
-    upstream = dict.fromkeys(s.bound_to[0] for s in plan.topology.sources.values() if s.is_bound)
+    upstream = plan.topology.upstreams
     return [
         *(Right(READ, TOPIC, topic) for topic in (*topics, *map(names.plan_topic, upstream))),
         *(Right(DESCRIBE, TOPIC, topic) for topic in arcs),
@@ -194,18 +196,13 @@ def _common(plan: CompiledPlan) -> list[Right]:
     ]
 
 
-def _own_sources(plan: CompiledPlan) -> dict[str, Source]:
-    """Return the sources that are no arcs of other networks."""
-    return {name: source for name, source in plan.topology.sources.items() if not source.is_bound}
-
-
 def _upstream(plan: CompiledPlan, arcs: Iterable[str]) -> list[Right]:
     """Return what reading arcs needs of the networks upstream, if some are bound sources."""
-    bound = [plan.topology.sources[arc] for arc in arcs if arc in plan.topology.bound]
-    rights = list[Right]()
-    for network in dict.fromkeys(source.bound_to[0] for source in bound):
-        rights.append(Right(READ, TOPIC, names.progress_topic(network)))
-        rights.append(Right(DESCRIBE, TOPIC, f"{network}.", True))
+    rights, read = list[Right](), set(arcs)
+    for network, sources in plan.topology.upstreams.items():
+        if read & {source.arc.name for source in sources}:
+            rights.append(Right(READ, TOPIC, names.progress_topic(network)))
+            rights.append(Right(DESCRIBE, TOPIC, f"{network}.", True))
     return rights
 
 

@@ -16,7 +16,6 @@ from errata.processors.declare.declarations import BOUND, Source
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import Deployed, PlanMismatchError, read_plan
 from errata.processors.plan.plan import Plan
-from errata.schemas.arc import HIDDEN_PREFIX
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields, FieldType
 from errata.topics.cluster import Cluster
@@ -118,7 +117,7 @@ def _completed(network: Network, registry: Registry, deployed: Deployed) -> Netw
 def _written(plan: Plan, source: str, registry: Registry) -> dict[str, FieldType]:
     """Return the fields of a source in the order of its arc's records."""
     arc, _ = plan.written(source, registry)
-    return {n: kind for n, kind in arc.fields.items() if not n.startswith(HIDDEN_PREFIX)}
+    return {name: arc.fields[name] for name in arc.visible}
 
 
 def _typed(box: Source) -> Fields:

@@ -220,8 +220,8 @@ def foreign_records(view: View) -> Iterator[Complaint]:
 
 def watermarks_ahead(view: View, *, now_ms: int) -> Iterator[Complaint]:
     """Yield the ingest tasks whose watermark is further ahead of the clock than events may be."""
-    for source in view.plan.topology.sources.values():
-        for task in view.tasks(ingest_scope(source.arc.name)) if not source.is_bound else ():
+    for source in view.plan.topology.own_sources.values():
+        for task in view.tasks(ingest_scope(source.arc.name)):
             epoch, watermark = last_pair(view, task)
             newest_ms, bound_ms = moment(watermark), source.max_ahead_ms
             if newest_ms is None or bound_ms is None:

@@ -228,8 +228,8 @@ def _watched(progress: Progress) -> set[TopicPartition]:
     counts = progress.plan.placement.topic_partitions
     return written | {
         TopicPartition(source.topic, partition)
-        for name, source in topology.sources.items()
-        for partition in range(0 if source.is_bound else counts[name])
+        for name, source in topology.own_sources.items()
+        for partition in range(counts[name])
     }
 
 

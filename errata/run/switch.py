@@ -29,6 +29,7 @@ from errata.processors.ingest.bound_task import BoundTask
 from errata.processors.ingest.intake import KEY, key_encoder, owners
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import announce, write_plan
+from errata.processors.plan.topology import Source
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.lost_records import LostRecordsError
@@ -248,20 +249,19 @@ class Switch:
             source = plan.topology.sources[TaskId.parse(task).scope.name]
             outputs = () if source.rekey or source.is_bound else (source.arc.name,)
             if source.is_bound:
-                yield from self._follow(task)
+                yield from self._follow(task, source)
             takeovers.append(self._take_over(self.old, task, outputs=outputs))
             yield from takeovers[-1].claim()
         for takeover in takeovers:
             yield from takeover.raise_to(self._last_epoch())
 
-    def _follow(self, task: str) -> Iterator[bool]:
+    def _follow(self, task: str, source: Source) -> Iterator[bool]:
         """Let a task of a bound source take over the pairs of the task that makes them.
 
         That one is taken over by now, and makes no more.
         """
         if self.old.view.of(task).plan == mark(self.new.plan.fingerprint):
             return
-        source = self.old.plan.topology.sources[TaskId.parse(task).scope.name]
         actor = BoundTask(self.old, source, clock_ms=lambda: time.time_ns() // 1_000_000)
         if actor.is_leader:
             return

@@ -82,10 +82,6 @@ class Upstream:
                 self.view.close()
                 self._open(plan)
 
-    def close(self) -> None:
-        """Stop reading; safe to call twice."""
-        self.view.close()
-
     def _read_plan(self) -> Plan:
         source = self.sources[0]
         return upstream_plan(self.cluster, source.bound_to[0], source=source.arc.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from errata.processors.arcs.arc_topic import NOTHING_YET
 from errata.processors.arcs.bound import Upstream
@@ -23,7 +24,6 @@ from errata.processors.wire.report import (
     MOST_PAIRS,
     NEVER,
     PENDING,
-    Report,
 )
 from errata.processors.wire.task_id import ScopeId
 from errata.topics.cluster import TopicPartition
@@ -71,7 +71,7 @@ class BoundTask(StampingTask):
         self.stamped_ms = self.clock_ms()
         yield True
 
-    @property
+    @cached_property
     def upstream(self) -> Upstream:
         """The network upstream."""
         return self.shared.upstream(self.arc.name)
@@ -111,10 +111,12 @@ class BoundTask(StampingTask):
         """Stamp what has become complete upstream with an epoch."""
         now, newest = self.clock_ms(), self.view.newest_epoch()
         upto = min(self._complete(source) for source in self.peers)
-        is_news = any(self._is_news(source, upto) for source in self.peers)
-        if is_news or self._is_awaited(now):
+        is_further, is_awaited = upto > self._pairs_told[-1][1], self._is_awaited(now)
+        moments = [self._moment(s, upto) for s in self.peers] if is_further or is_awaited else []
+        is_news = is_further and any(map(self._is_news, self.peers, moments))
+        if is_news or is_awaited:
             if self._is_due(now) and len(self._pairs_told) < MOST_PAIRS:
-                yield from self._take(self._next_epoch(newest), upto)
+                yield from self._take(self._next_epoch(newest), moments[0])
                 self.stamped_ms = now
             else:
                 yield False
@@ -132,15 +134,15 @@ class BoundTask(StampingTask):
             if self._complete(self.source) < upto:
                 yield False
             else:
-                yield from self._take(epoch, upto)
+                yield from self._take(epoch, self._moment(self.source, upto))
         elif done > self.report.done:
             yield from self.commit([], replace(self.report, done=done))
         else:
             yield False
 
-    def _take(self, epoch: int, upto: int) -> Iterator[bool]:
+    def _take(self, epoch: int, moment: _Moment) -> Iterator[bool]:
         """Report a pair, and what it brings."""
-        report, moment = self.report, self._moment(self.source, upto)
+        report = self.report
         pairs, floors = report.watermarks, report.floors
         if moment.lowered:
             pairs, floors = ((epoch, moment.watermark),), ()
@@ -155,7 +157,7 @@ class BoundTask(StampingTask):
             watermark=moment.newest_ms,
             watermarks=pairs,
             floors=floors,
-            bound=self._bound(epoch, upto),
+            bound=self._bound(epoch, moment.upto),
             ends=ends,
             resume={source: self.upstream.view.reader.position(source)},
             rebuilt=epoch if moment.rebuilt else report.rebuilt,
@@ -200,11 +202,9 @@ class BoundTask(StampingTask):
         view, arc = self.upstream.view, self.source.bound_to[1]
         return any(view.rebuilt(arc, p) == PENDING for p in self._partitions(self.source))
 
-    def _is_news(self, source: Source, upto: int) -> bool:
-        """Whether a source has changed up to an upstream epoch since it was last read."""
-        if upto <= self._pairs_told[-1][1]:
-            return False
-        moment, report = self._moment(source, upto), self.view.of(self._task_of(source))
+    def _is_news(self, source: Source, moment: _Moment) -> bool:
+        """Whether a source has changed up to a moment since it was last read."""
+        report = self.view.of(self._task_of(source))
         last = report.watermarks[-1][1] if report.watermarks else NEVER
         rises = moment.watermark not in (NEVER, last)
         return bool(moment.changed) or rises or moment.rebuilt or moment.lowered
@@ -220,7 +220,7 @@ class BoundTask(StampingTask):
         return _Moment(
             upto,
             tuple(p for p in numbers if upto > last and self._written(arc, p) > last),
-            self._watermark(source, line.at(upto) if line.lowered <= upto else NEVER, report),
+            self._watermark(source, line.at(upto) if line.lowered <= upto else NEVER),
             max(view.newest(sources, upto=upto) - source.lateness_ms, NEVER),
             rebuilt=known and rebuilt <= upto and (rebuilt > last or was_lost),
             lowered=known and last < line.lowered <= upto,
@@ -233,7 +233,7 @@ class BoundTask(StampingTask):
         writers = view.writers(arc, partition)
         return max(view.of(task).ends.get(place, (0, NEVER))[1] for task in writers)
 
-    def _watermark(self, source: Source, upstream: int, report: Report) -> int:
+    def _watermark(self, source: Source, upstream: int) -> int:
         """Return the watermark that a pair has, given the one upstream."""
         if upstream == FOREVER:
             return FOREVER

@@ -68,7 +68,7 @@ class Source:
         """
         return self.envelope == declared.BOUND
 
-    @property
+    @cached_property
     def bound_to(self) -> tuple[str, str]:
         """The network that a bound source belongs to, and the arc that it is there."""
         found = names.parse_arc_topic(self.topic)
@@ -211,10 +211,24 @@ class Topology:
             return ingest_scope(read_by(arc))
         return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
 
-    @property
+    @cached_property
     def bound(self) -> dict[str, str]:
         """By bound source: the topic of its arc, which belongs to another network."""
         return {name: source.topic for name, source in self.sources.items() if source.is_bound}
+
+    @cached_property
+    def upstreams(self) -> dict[str, list[Source]]:
+        """By network upstream: the sources that are bound to arcs of it, in order."""
+        found: dict[str, list[Source]] = {}
+        for name in self.bound:
+            source = self.sources[name]
+            found.setdefault(source.bound_to[0], []).append(source)
+        return found
+
+    @property
+    def own_sources(self) -> dict[str, Source]:
+        """The sources that are no arcs of other networks."""
+        return {n: source for n, source in self.sources.items() if n not in self.bound}
 
     @cached_property
     def sources_of(self) -> dict[str, tuple[str, ...]]:

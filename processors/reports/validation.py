@@ -44,7 +44,7 @@ class ReportValidator:
         self, plan: Plan, ends: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
     ) -> None:
         self.plan, self._read_ends = plan, ends
-        self._partitions: dict[str, tuple[set[TopicPartition], set[TopicPartition]]] = {}
+        self._partitions: dict[str, tuple[set[TopicPartition], ...]] = {}
         self._ends: dict[TopicPartition, int] = {}
 
     def knows(self, task: str) -> bool:
@@ -96,9 +96,9 @@ class ReportValidator:
             if number >= COUNTED:
                 yield f"its {what} {number} is none that a task can have reached"
         if is_same_plan and not TaskId.parse(task).scope.is_sweeper:
-            written, read = self._partitions_of(task)
+            written, read, bound = self._partitions_of(task)
             for action, claimed, allowed in (
-                ("write", report.ends, written | self._bound(task)),
+                ("write", report.ends, bound or written),
                 ("read", report.resume, read),
             ):
                 for place in claimed:
@@ -144,10 +144,14 @@ class ReportValidator:
     def _end(self, place: TopicPartition) -> int:
         return self._ends.get(place, 0)
 
-    def _partitions_of(self, task: str) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Return the partitions that a task writes, and those that it reads; not for sweepers."""
+    def _partitions_of(self, task: str) -> tuple[set[TopicPartition], ...]:
+        """Return the partitions that a task writes, those that it reads, and those of `_bound`.
+
+        Not for sweepers.
+        """
         if task not in self._partitions:
-            self._partitions[task] = set(self._written(task)), set(self._read(task))
+            parts = self._written(task), self._read(task), self._bound(task)
+            self._partitions[task] = tuple(map(set, parts))
         return self._partitions[task]
 
     def _are_pairs(self, report: Report) -> bool:
@@ -158,13 +162,12 @@ class ReportValidator:
         )
         return rises and (not report.bound or report.bound[-1][0] <= report.done)
 
-    def _bound(self, task: str) -> set[TopicPartition]:
-        """Return the partitions of a bound source, of which its ingest task tells what changed."""
+    def _bound(self, task: str) -> Iterator[TopicPartition]:
+        """Yield the partitions of a bound source, of which its ingest task tells what changed."""
         topology, scope = self.plan.topology, TaskId.parse(task).scope
-        if not scope.is_ingest or scope.name not in topology.bound:
-            return set()
-        count = self.plan.placement.partitions[scope.name]
-        return {TopicPartition(topology.bound[scope.name], number) for number in range(count)}
+        if scope.is_ingest and scope.name in topology.bound:
+            for number in range(self.plan.placement.partitions[scope.name]):
+                yield TopicPartition(topology.bound[scope.name], number)
 
     def _written(self, task: str) -> Iterator[TopicPartition]:
         plan, scope = self.plan, str(TaskId.parse(task).scope)

@@ -184,12 +184,11 @@ class Shared:
 
     def upstream(self, source: str) -> Upstream:
         """Return the network upstream of a bound source."""
-        sources = self.plan.topology.sources
-        network = sources[source].bound_to[0]
+        topology = self.plan.topology
+        network = topology.sources[source].bound_to[0]
         if network not in self.upstreams:
-            bound = [each for each in sources.values() if each.is_bound]
-            bound = [each for each in bound if each.bound_to[0] == network]
-            self.upstreams[network] = Upstream(self.cluster, self.registry, bound)
+            sources = topology.upstreams[network]
+            self.upstreams[network] = Upstream(self.cluster, self.registry, sources)
         return self.upstreams[network]
 
     def input(

@@ -6,12 +6,14 @@ other boxes, and reads the arcs of ``upper`` where they are.
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from errata import Network, Stream
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.declarations import BOUND, Source
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.tasks import subjects
 from errata.topics.cluster import TopicPartition
 from errata.topics.registry import SchemaRegistry
@@ -35,6 +37,34 @@ def bound(source: Source, arc: str, **more) -> Source:
     )  # fmt: skip
 
 
+def split(
+    net: Network, whole: CompiledPlan, export: Callable[[Network, str], tuple[str, int]]
+) -> tuple[Network, Network]:
+    """Return a network with the sources of another one, and one with the rest.
+
+    Args:
+        net: The other network.
+        whole: Its plan.
+        export: Adds to the first network what is behind a source; returns the arc that the second
+            one reads, and its `lateness`.
+    """
+    upper, below = Network("upper"), dict(net.declarations)
+    for name, box in net.declarations.items():
+        if isinstance(box, Source):
+            by = whole.topology.arcs[name].partition_by
+            upper.declarations[name] = replace(box, partition_by=by)
+            arc, lateness = export(upper, name)
+            below[name] = bound(box, arc, partition_by=by, lateness=lateness)
+    sinks = [sink for sink in net.sinks if not isinstance(below[sink.arc], Source)]
+    return upper, replace(net, name="lower", declarations=below, sinks=sinks)
+
+
+def placed_below(lower: CompiledPlan, upper: CompiledPlan) -> CompiledPlan:
+    """Return a plan with the partitions of the arcs that it is bound to."""
+    counts = upper.placement.partitions
+    return lower.placed({n: counts[s.bound_to[1]] for n, s in lower.topology.sources.items()})
+
+
 def halves(shape: Shape, net: Network) -> tuple[Shape, Shape]:
     """Return the shapes of two networks: one with the sources of a network, one with the rest.
 
@@ -42,17 +72,11 @@ def halves(shape: Shape, net: Network) -> tuple[Shape, Shape]:
         shape: The network's shape.
         net: The network.
     """
-    upper, below = Network("upper"), dict(net.declarations)
-    for name, box in net.declarations.items():
-        if isinstance(box, Source):
-            by = shape.plan.topology.arcs[name].partition_by
-            upper.declarations[name] = replace(box, partition_by=by)
-            below[name] = bound(box, name, partition_by=by, lateness=0)
-    above, counts = compile_network(upper), shape.plan.placement.partitions
+    upper, lower = split(net, shape.plan, lambda _, source: (source, 0))
+    above = compile_network(upper)
     above = above.placed(dict.fromkeys(above.topology.sources, PARTITIONS))
-    lower = compile_network(replace(net, name="lower", declarations=below))
-    placed = lower.placed({name: counts[name] for name in lower.topology.sources})
-    return replace(shape, plan=above, boxes=()), replace(shape, plan=placed)
+    below = placed_below(compile_network(lower), above)
+    return replace(shape, plan=above, boxes=()), replace(shape, plan=below)
 
 
 def divided(made: RandomNetwork, seed: int) -> tuple[Shape, RandomShape]:
@@ -62,26 +86,21 @@ def divided(made: RandomNetwork, seed: int) -> tuple[Shape, RandomShape]:
         made: The random network.
         seed: Draws which sources are filtered upstream.
     """
-    dice, upper, boxes = random.Random(f"compose {seed}"), Network("upper"), list[oracle.Box]()
-    whole, below = shape_of(made, made.net).plan, dict(made.net.declarations)
-    for name, box in made.net.declarations.items():
-        if not isinstance(box, Source):
-            continue
-        by, arc = whole.topology.arcs[name].partition_by, name
-        upper.declarations[name] = replace(box, partition_by=by)
+    dice, boxes = random.Random(f"compose {seed}"), list[oracle.Box]()
+
+    def export(upper: Network, source: str) -> tuple[str, int]:
+        arc = source
         if dice.random() < 0.5:
-            arc, kinds = f"some_{name}", {field: kind(text) for field, text in FIELDS.items()}
+            arc, kinds = f"some_{source}", {field: kind(text) for field, text in FIELDS.items()}
             where = draw_predicate(dice, kinds, made.times.unit)
-            Stream(upper, name).where(arc, where.text, keep=made.times.keep)
-            boxes.append(oracle.Where(arc, name, where.means))
-        below[name] = bound(box, arc, partition_by=by, lateness=dice.choice([0, 0, 2]))
-    sinks = [sink for sink in made.net.sinks if not isinstance(below[sink.arc], Source)]
-    lower = replace(made.net, name="lower", declarations=below, sinks=sinks)
-    above = replace(shape_of(made, upper), boxes=tuple(boxes), agree=())
-    placed = above.plan.placement.partitions
-    shape = shape_of(made, lower)
-    counts = {name: placed[s.bound_to[1]] for name, s in shape.plan.topology.sources.items()}
-    return above, replace(shape, plan=shape.plan.placed(counts))
+            Stream(upper, source).where(arc, where.text, keep=made.times.keep)
+            boxes.append(oracle.Where(arc, source, where.means))
+        return arc, dice.choice([0, 0, 2])
+
+    upper, lower = split(made.net, shape_of(made, made.net).plan, export)
+    above, below = shape_of(made, upper), shape_of(made, lower)
+    above = replace(above, boxes=tuple(boxes), agree=())
+    return above, replace(below, plan=placed_below(below.plan, above.plan))
 
 
 class Upper(Simulation):
@@ -107,12 +126,6 @@ class Upper(Simulation):
         """Let the records of a tick arrive."""
         for _ in range(self.rng.choice([1, 2, 2, 3])):
             self.send(2 * tick)
-
-    def kill_all(self) -> None:
-        """Kill all processes."""
-        for place in range(len(self.processes)):
-            self._end(place, "killed at rest")
-        self.lose = 0.6
 
     def _trim(self) -> None:
         """Delete nothing: boxes below may need older tuples than those of this network."""
@@ -170,10 +183,8 @@ class Composed(Simulation):
                 self._advance_somebody()
         self.drain()
         self.upper.kill_all()
-        for place in range(len(self.processes)):
-            self._end(place, "killed at rest")
+        self.kill_all()
         self.seen["records compacted away"] += self.clean() + self.upper.clean()
-        self.lose = 0.6
         for _ in range(8):
             self.upper.send(2 * self.ticks)
         self.drain()

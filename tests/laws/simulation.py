@@ -157,12 +157,16 @@ class Simulation:
 
     def _second_act(self, tapes: dict[str, Tape]) -> None:
         """Kill all processes; those that lost their files must reply as if they had not."""
-        for place in range(len(self.processes)):
-            self._end(place, "killed at rest")
+        self.kill_all()
         self.seen["records compacted away"] += self.clean()
-        self.lose = 0.6
         for _ in range(8):
             self._send(tapes, 2 * self.ticks)
+
+    def kill_all(self) -> None:
+        """Kill all processes; many of those that follow have lost their files."""
+        for place in range(len(self.processes)):
+            self._end(place, "killed at rest")
+        self.lose = 0.6
 
     def _send(self, tapes: dict[str, Tape], now: int, partition: int | None = None) -> None:
         source = self.rng.choice(list(tapes))

@@ -279,16 +279,16 @@ def shrunk_plan(partitions: int) -> Plan:
     return compile_network(net).placed({"trades": 3})
 
 
-def view(cluster: MemoryCluster, partitions: int) -> View:
-    return View(cluster, plan=shrunk_plan(partitions))
-
-
-def test_totals_of_tasks_that_end_are_added_and_event_times_are_not():
+def views(*partitions: int) -> Iterator[View]:
     cluster = MemoryCluster()
     cluster.create("in", 3)
     for spec in topic_specs(shrunk_plan(3), compaction_lag_ms=1):
         cluster.create(spec.name, spec.partitions)
-    old, new = view(cluster, 3), view(cluster, 1)
+    return (View(cluster, plan=shrunk_plan(count)) for count in partitions)
+
+
+def test_totals_of_tasks_that_end_are_added_and_event_times_are_not():
+    old, new = views(3, 1)
     for partition in range(3):
         report = Report(
             f"trades.{partition}",
@@ -304,11 +304,7 @@ def test_totals_of_tasks_that_end_are_added_and_event_times_are_not():
 
 
 def test_totals_of_a_task_that_had_ended_before_are_not_added_again():
-    cluster = MemoryCluster()
-    cluster.create("in", 3)
-    for spec in topic_specs(shrunk_plan(3), compaction_lag_ms=1):
-        cluster.create(spec.name, spec.partitions)
-    old, new = view(cluster, 1), view(cluster, 3)
+    old, new = views(1, 3)
     old.note(Report("trades.0", attempt=2, done=9, counts={"sums.revised": 6}))
     old.note(Report("trades.1", attempt=1, done=5, plan="moves to 1", counts={"sums.revised": 2}))
     firsts = FirstReports(old, new, 9)

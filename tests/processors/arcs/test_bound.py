@@ -65,7 +65,6 @@ def test_a_new_version_of_the_plan_is_followed(cluster):
     assert (above.versions, above.plan.deployment.version) == (2, 2)
     above.poll()
     assert above.versions == 2
-    above.close()
 
 
 def test_an_arc_that_gets_another_topic_is_named(cluster):
