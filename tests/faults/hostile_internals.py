@@ -226,8 +226,11 @@ class Maker:
         last = task.report
         if told["attempt"] < last.attempt - 1:
             return True
-        written, read = task.view.validator._partitions_of(task.name)
-        for name, places in (("ends", written), ("resume", read)):
+        validator = task.view.validator
+        for name, places in (
+            ("ends", validator.written(task.name)),
+            ("resume", validator.read(task.name)),
+        ):
             for each in told[name]:
                 if TopicPartition(each["topic"], each["partition"]) not in places:
                     return True
