@@ -20,7 +20,7 @@ from tests.faults.machine_faults import MACHINE_FAULTS
 from tests.faults.process_faults import PROCESS_FAULTS
 from tests.faults.processes import Journal
 from tests.faults.recompute import FOREVER, Content, watermark
-from tests.faults.running import KINDS, RECOVER_S, Running, StuckError
+from tests.faults.running import FED, RECOVER_S, Running, StuckError
 from tests.faults.three_faults import THREE_FAULTS
 from tests.faults.wire_faults import WIRE_FAULTS
 
@@ -43,6 +43,8 @@ OF_THREE = {
 }
 FAULTS = OF_ONE | OF_THREE
 """What happens at a moment, by kind."""
+OVER = "desks"
+"""The network that is bound to arcs of `fills`."""
 CLEANED = "cleaner"
 """The kind that lasts for the whole seed: compaction runs by the second, in every other one."""
 
@@ -66,6 +68,7 @@ class Outcome:
         commit: The commit of the code.
         brokers: How many brokers there were.
         spark: Whether the network had an aggregate on Spark.
+        composed: Whether `OVER` was bound to arcs of the network.
     """
 
     seed: int
@@ -80,6 +83,7 @@ class Outcome:
     commit: str = ""
     brokers: int = 1
     spark: bool = False
+    composed: bool = False
 
     @property
     def is_clean(self) -> bool:
@@ -103,6 +107,7 @@ def run_seed(
     say: Say,
     spark: bool = False,
     three: bool = False,
+    composed: bool = False,
     overlap: float = OVERLAP,
 ) -> Outcome:
     """Run one seed.
@@ -116,16 +121,18 @@ def run_seed(
         say: Shows what happens.
         spark: Whether the network has an aggregate on Spark.
         three: Whether there are three brokers.
+        composed: Whether another network is bound to arcs of the one that is fed.
         overlap: The share of faults after which the next one comes before the network recovers.
     """
     chance = Random(seed)
-    network = "fills" if spark else list(KINDS)[seed % len(KINDS)]
+    network = "fills" if spark or composed else list(FED)[seed % len(FED)]
     outcome, began = Outcome(seed, network, brokers=3 if three else 1, spark=spark), monotonic()
+    outcome.composed = composed
     order = planned([kind for kind in kinds if kind != CLEANED], faults=faults, seed=seed)
     chance.shuffle(order)
-    is_apart = seed // (2 * len(KINDS)) % 2 == 0
-    most = 1 if seed // (4 * len(KINDS)) % 2 == 0 else None
-    is_cleaned = not three and CLEANED in kinds and seed // len(KINDS) % 2 == 1
+    is_apart = seed // (2 * len(FED)) % 2 == 0
+    most = 1 if seed // (4 * len(FED)) % 2 == 0 else None
+    is_cleaned = not three and CLEANED in kinds and seed // len(FED) % 2 == 1
     journal = Journal(keep / f"seed-{seed}.log")
     overrides = CLEANER if is_cleaned else {}
     environ = {"ERRATA_TOPICS__COMPACTION_LAG": "10s"} if is_cleaned else {}
@@ -139,12 +146,19 @@ def run_seed(
         tempfile.TemporaryDirectory(prefix="errata-faults-") as name,
         chdir(name),  # so that no errata.toml of the user applies
     ):
-        on = Running(
-            network, cluster.settings, folder=Path(name), chance=Random(seed), journal=journal,
-            environ=environ, spark=spark, apart=is_apart, most=most,
-        )  # fmt: skip
+        options = {
+            "settings": cluster.settings, "folder": Path(name), "journal": journal,
+            "environ": environ, "apart": is_apart, "most": most,
+        }  # fmt: skip
+        on = Running(network, chance=Random(seed), spark=spark, **options)
         on.feed.burst = Random(seed).choice(BURSTS)
         try:
+            on.processes.start()
+            on.until(on.has_started, limit_s=START_S, what="start")
+            if composed:
+                on = Running(OVER, above=on, **options)
+                on.processes.start()
+                on.until(on.has_started, limit_s=START_S, what="start")
             _play(on, cluster, order, chance, outcome, minutes=minutes, say=say, overlap=overlap)
             if is_cleaned:
                 outcome.caused[CLEANED] += cluster.cleaned()
@@ -175,14 +189,12 @@ def _play(
     overlap: float,
 ) -> None:
     """Feed the network and cause faults."""
-    on.processes.start()
-    on.until(on.has_started, limit_s=START_S, what="start")
     began = monotonic()
     on.pause(3.0)
     for kind in order:
         on.pause(chance.uniform(0, LONGEST_GAP_S))
         on.journal.note(f"fault {kind}")
-        done = FAULTS[kind](on, cluster, chance)
+        done = FAULTS[kind](chance.choice(on.together), cluster, chance)
         on.journal.note(f"fault {kind}: {done}")
         say(f"{kind}: {done}")
         outcome.caused[kind] += done is not None
@@ -195,7 +207,7 @@ def _play(
 
 def _finish(on: Running, outcome: Outcome, *, whole: bool, say: Say) -> None:
     """Let the network process everything, and compare; then end its sources, and compare."""
-    on.is_feeding = False
+    on.feed.is_on = False
     on.feed.flush(limit_s=END_S)
     on.until(on.processed(), limit_s=END_S, what="process all that was fed")
     closed_ms = watermark(on.tapes)
@@ -209,15 +221,21 @@ def _finish(on: Running, outcome: Outcome, *, whole: bool, say: Say) -> None:
 def compared(on: Running, closed_ms: int, *, whole: bool, when: str, say: Say) -> list[str]:
     """Return what differs from what must be; lost records are written again after a while."""
     say(f"compares {when}")
-    wanted = on.kind.contents(on.tapes, closed_ms=closed_ms, **on.options)
-    deadline = monotonic() + (RESTORED_S if on.lost else AGREED_S)
+    wanted = [n.kind.contents(n.tapes, closed_ms=closed_ms, **n.options) for n in on.together]
+    has_lost = any(network.lost for network in on.together)
+    deadline = monotonic() + (RESTORED_S if has_lost else AGREED_S)
     while True:
-        found = _differences(on, wanted, whole=whole)
+        found = [
+            each
+            for network, contents in zip(on.together, wanted, strict=True)
+            for each in _differences(network, contents, whole=whole)
+        ]
         if not found or monotonic() > deadline:
             break
         on.pause(1.0)
     if found:
-        _note_evidence(on)
+        for network in on.together:
+            _note_evidence(network)
     for each in found:
         on.journal.note(f"differs {when}: {each}")
     return [f"{when}: {each}" for each in found]
@@ -251,7 +269,7 @@ def _differences(on: Running, wanted: dict[str, Content], *, whole: bool) -> lis
             *compare.arcs(on.net, on.feed_settings, arcs),
             *compare.chains(cluster, on.plan, _chained(on, arcs), whole=whole),
             *compare.sinks(on.net, on.feed_settings, wanted),
-            *compare.dead_letters(cluster, on.plan, on.feed.bad),
+            *compare.dead_letters(cluster, on.plan, on.feed.bad if on.above is None else ()),
         ]
     finally:
         cluster.close()

@@ -239,6 +239,7 @@ class Feed:
         """By topic and partition: the offset after the last record that was acknowledged."""
         self.bad: set[Place] = set()
         self.count = 0
+        self.is_on = True
         self.burst = 1
         """How many ticks are sent together: the network rests in between."""
         self._producer: Producer | None = self._connected()

@@ -2,7 +2,8 @@
 
 from errata import Network, Stream, hopping, tumbling
 
-KEEP = "30d"
+KEEP, KEPT = "30d", "31d"
+"""How old tuples may be that are revised, and those that another network may replay."""
 LATENESS_MS = 2_000
 HOP_MS, HOP_SIZE_MS, TURN_MS = 2_000, 4_000, 12_000
 """Windows are short: many close, and are corrected, within a minute."""
@@ -25,7 +26,7 @@ def fills(*, partitions: int = 2, spark: bool = False) -> Network:
             "price": "decimal(9,2)",
         },
     )  # fmt: skip
-    wanted = source.where("wanted", "n >= 0", scope="front")
+    wanted = source.where("wanted", "n >= 0", scope="front", keep=KEPT)
     for name, mode in (("sums", "upstream"), ("same", "downstream")):
         wanted.aggregate(
             name, by=["product"], window=hopping(HOP_SIZE_MS, every=HOP_MS), mode=mode,
@@ -34,7 +35,7 @@ def fills(*, partitions: int = 2, spark: bool = False) -> Network:
         )  # fmt: skip
     sums = Stream(net, "sums")
     turns = sums.aggregate(
-        "turns", by=[], window=tumbling(TURN_MS), keep=KEEP, scope="turns",
+        "turns", by=[], window=tumbling(TURN_MS), keep=KEPT, scope="turns",
         everything="sum(total)", best="max(total)", results="count(*)",
     )  # fmt: skip
     if spark:
@@ -84,4 +85,35 @@ def orders(*, partitions: int = 2) -> Network:
     big.sink("orders.big.out", envelope="upsert", format="json")
     clients.sink("orders.clients.out", envelope="native", format="json")
     every.sink("orders.every.out", envelope="upsert", format="json")
+    return net
+
+
+def desks(*, partitions: int = 2) -> Network:
+    """Aggregates over two arcs of `fills`, which are read where they are.
+
+    Args:
+        partitions: Of the aggregates.
+    """
+    net = Network("desks")
+    wanted, turned = (
+        net.source(name, topic=topic, envelope="arc", event_time=time, keep=KEEP)
+        for name, topic, time in (
+            ("dealt", "fills.wanted", "at"), ("turned", "fills.turns", "window_start")
+        )
+    )  # fmt: skip
+    options = {
+        "by": ["product"], "window": tumbling(CLIENT_MS), "partitions": partitions, "keep": KEEP,
+        "fills": "count(*)", "paid": "sum(n * price)",
+    }  # fmt: skip
+    desks = wanted.aggregate("desks", mode="upstream", scope="desks", **options)
+    wanted.aggregate("again", mode="downstream", scope="again", **options)
+    desks.aggregate(
+        "best", by=[], window=tumbling(2 * CLIENT_MS), keep=KEEP, scope="best", paid="max(paid)"
+    )
+    rounds = turned.aggregate(
+        "rounds", by=[], window=tumbling(2 * TURN_MS), keep=KEEP, scope="rounds",
+        everything="sum(everything)", results="sum(results)",
+    )  # fmt: skip
+    desks.sink("desks.out", envelope="upsert", format="json")
+    rounds.sink("rounds.out", envelope="native", format="json")
     return net

@@ -163,7 +163,7 @@ def _files_of(on: Running, name: str) -> list[Path]:
 def _state_of(on: Running, name: str) -> list[Path]:
     """Return the folders of a process's state."""
     root = on.processes.state_of(name) / on.plan.network / on.plan.deployment.id
-    own = {"sweep"} if name == "sweepers" else on.tasks_of(name)
+    own = {"sweep"} if name.endswith("sweepers") else on.tasks_of(name)
     folders = sorted(root.iterdir()) if root.exists() else []
     return [folder for folder in folders if folder.name.removeprefix("beside.") in own]
 

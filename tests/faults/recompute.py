@@ -27,6 +27,10 @@ IDENTITY = {
     "big": ("symbol", "o_id"),
     "clients": ("client", "window_start"),
     "every": ("window_start",),
+    "desks": ("product", "window_start"),
+    "again": ("product", "window_start"),
+    "best": ("window_start",),
+    "rounds": ("window_start",),
 }
 
 
@@ -122,6 +126,31 @@ def orders(tapes: list[Tape], *, closed_ms: int) -> dict[str, Content]:
         "every": _windows(
             per_client, "window_end", (), 2 * size, size, closed_ms, every, moved_ms=-1
         ),
+    }
+    return {arc: by_identity(arc, tuples) for arc, tuples in contents.items()}
+
+
+def desks(tapes: list[Tape], *, closed_ms: int) -> dict[str, Content]:
+    """Return what the arcs of `networks.desks` hold; see `fills`."""
+    above = fills(tapes, closed_ms=closed_ms)
+
+    def sums(inside: list[Tuple]) -> Tuple:
+        return {"fills": len(inside), "paid": sum(each["n"] * each["price"] for each in inside)}
+
+    def best(inside: list[Tuple]) -> Tuple:
+        return {"paid": max(each["paid"] for each in inside)}
+
+    def rounds(inside: list[Tuple]) -> Tuple:
+        return {name: sum(each[name] for each in inside) for name in ("everything", "results")}
+
+    size, turn, dealt = networks.CLIENT_MS, 2 * networks.TURN_MS, above["wanted"].values()
+    per_desk = list(_windows(dealt, "at", ("product",), size, size, closed_ms, sums))
+    turns = above["turns"].values()
+    contents = {
+        "desks": per_desk,
+        "again": per_desk,
+        "best": _windows(per_desk, "window_start", (), 2 * size, 2 * size, closed_ms, best),
+        "rounds": _windows(turns, "window_start", (), turn, turn, closed_ms, rounds),
     }
     return {arc: by_identity(arc, tuples) for arc, tuples in contents.items()}
 

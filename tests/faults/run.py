@@ -27,7 +27,7 @@ from tests.faults.campaign import (
     Outcome,
     run_seed,
 )
-from tests.faults.running import KINDS as NETWORKS
+from tests.faults.running import FED as NETWORKS
 from tests.faults.soak import soak
 
 COUNT, MINUTES = 6, 0.75
@@ -53,6 +53,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="where the logs of seeds that fail are kept")  # fmt: skip
     parser.add_argument("--brokers", choices=["one", "three"], default="one")
     parser.add_argument("--spark", action="store_true", help="with an aggregate on Spark")
+    parser.add_argument("--composed", action="store_true",
+                        help="with a network that is bound to arcs of another one")  # fmt: skip
     parser.add_argument("--soak", type=float, metavar="MINUTES",
                         help="load without faults; draws memory, handles, disk, lag")  # fmt: skip
     options = parser.parse_args(arguments)
@@ -99,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome = run_seed(
                 seed, kinds=options.kinds, faults=options.faults, minutes=options.minutes,
                 keep=options.logs.absolute(), say=say, spark=options.spark,
-                three=options.brokers == "three", overlap=options.overlap,
+                three=options.brokers == "three", composed=options.composed,
+                overlap=options.overlap,
             )  # fmt: skip
             outcome.commit = commit
             outcomes.append(outcome)
@@ -124,12 +127,12 @@ def _tell(console: Console, outcome: Outcome, options: argparse.Namespace) -> No
         return
     for line in [*outcome.differences[:MOST_SHOWN], *outcome.complaints[:MOST_SHOWN]]:
         console.print(f"  {line[:2000]}", highlight=False, markup=False, soft_wrap=True)
-    spark = " --spark" * options.spark
+    kinds = " --spark" * options.spark + " --composed" * options.composed
     console.print(
         f'repeat: make faults ARGS="--seeds 1 --first-seed {outcome.seed} '
         f'--faults {options.faults} --minutes {options.minutes:g} --brokers {options.brokers} '
         f'--overlap {options.overlap:g}'
-        f'{spark} --kinds '
+        f'{kinds} --kinds '
         f'{" ".join(options.kinds)}"; its log is in {options.logs}',
         highlight=False, soft_wrap=True,
     )  # fmt: skip

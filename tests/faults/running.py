@@ -21,7 +21,7 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.progress_view import View
-from errata.processors.wire.report import FOREVER
+from errata.processors.wire.report import FOREVER, NEVER
 from errata.run.supervisor import network_commands
 from errata.schemas.errors import ErrataError
 from errata.settings.place import read_settings
@@ -38,7 +38,6 @@ from tests.faults.recompute import Content
 TURN_S = 0.02
 RECOVER_S = 240.0
 """How long a network may take until it has processed what was fed: several faults may overlap."""
-FILE = "net.py"
 SMALL = "tests.faults.small"
 """The module that runs in the place of `errata`."""
 STACKS = Path(__file__).parent / "stacks"
@@ -63,10 +62,12 @@ class Kind:
     contents: Callable[..., dict[str, Content]]
 
 
-KINDS = {
+FED = {
     "fills": Kind(networks.fills, tapes.fills, recompute.fills),
     "orders": Kind(networks.orders, tapes.orders, recompute.orders),
 }
+"""Networks that a seed draws one of."""
+KINDS = FED | {"desks": Kind(networks.desks, tapes.fills, recompute.desks)}
 
 
 class Running:
@@ -82,6 +83,8 @@ class Running:
         feed_settings: Client settings of the feed, if it has others.
         apart: Whether each scope has a process of its own.
         most: Most processes of tasks, if they are not apart.
+        above: The network to whose arcs its sources are bound; it has started. Then the two run
+            together, each with its own processes.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Running:
         apart: bool = True,
         most: int | None = None,
         topics: Mapping[str, str] | None = None,
+        above: "Running | None" = None,
     ) -> None:
         self.name, self.kind, self.settings = name, KINDS[name], dict(settings)
         self.folder, self.journal, self.spark = folder, journal, spark
@@ -107,21 +111,30 @@ class Running:
         self.environ = environment(str(settings["bootstrap.servers"]), state=self.state)
         self.environ |= {"ERRATA_LOG__FORMAT": "json", **(environ or {})}
         self.environ["PYTHONPATH"] += f"{os.pathsep}{STACKS}"
-        self.tapes = self.kind.tapes(chance)
-        create_topics(
-            self.feed_settings,
-            [TopicSpec(tape.topic, tape.partitions, topics or {}) for tape in self.tapes],
-        )
+        self.above = above
+        self.together: list[Running] = [] if above is None else above.together
+        """The networks that run together, from the one that is fed on."""
+        self.together.append(self)
+        if above is None:
+            self.tapes = self.kind.tapes(chance)
+            self.feed = Feed(self.feed_settings, self.tapes)
+            topic_settings = topics or {}
+            create_topics(
+                self.feed_settings,
+                [TopicSpec(tape.topic, tape.partitions, topic_settings) for tape in self.tapes],
+            )
+        else:
+            self.tapes, self.feed = above.tapes, above.feed
         self.write_file()
         self.view: View | None = None
         self.plan = self._prepare()
+        prefix = "" if above is None else f"{self.name}."
+        known = network_commands(self.file, self.plan, apart=apart, most=most)
         commands = {
-            name: [SMALL if part == "errata" else part for part in command]
-            for name, command in network_commands(FILE, self.plan, apart=apart, most=most).items()
+            f"{prefix}{name}": [SMALL if part == "errata" else part for part in command]
+            for name, command in known.items()
         }
         self.processes = Processes(commands, self.environ, journal)
-        self.feed = Feed(self.feed_settings, self.tapes)
-        self.is_feeding = True
         self.has_damaged = False
         """Whether files of a state were damaged, which may not have been noticed yet."""
         self.undead: dict[str, int] = {}
@@ -140,12 +153,17 @@ class Running:
     def options(self) -> dict[str, bool]:
         return {"spark": True} if self.spark else {}
 
-    def write_file(self, name: str = FILE) -> None:
-        """Write a file with the network; the processes read it from the one of this name."""
+    @property
+    def file(self) -> str:
+        """The file from which the processes read the network."""
+        return f"{self.name}.py"
+
+    def write_file(self, name: str = "") -> None:
+        """Write a file with the network: the one that the processes read, or one of this name."""
         options = "".join(f", {name}={value}" for name, value in self.options.items())
         text = f"from tests.faults.networks import {self.name}\n"
         text += f"net = {self.name}(partitions={self.partitions}{options})\n"
-        (self.folder / name).write_text(text)
+        (self.folder / (name or self.file)).write_text(text)
 
     def _prepare(self) -> CompiledPlan:
         cluster = KafkaCluster(self.feed_settings)
@@ -189,10 +207,11 @@ class Running:
 
     def turn(self) -> None:
         """Do what is due: feed, start processes again, read reports."""
-        if self.is_feeding:
+        if self.feed.is_on:
             self.feed.advance()
-        self.processes.poll()
-        self.read_reports()
+        for network in self.together:
+            network.processes.poll()
+            network.read_reports()
         time.sleep(TURN_S)
 
     def pause(self, seconds: float) -> None:
@@ -217,11 +236,12 @@ class Running:
 
     def show_stacks(self) -> None:
         """Let all processes write to the journal what they are doing."""
-        for name, pid in [*self.processes.pids().items(), *self.undead.items()]:
-            self.journal.note(f"stacks of {name}, {pid}:")
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-            time.sleep(0.5)
+        for network in self.together:
+            for name, pid in [*network.processes.pids().items(), *network.undead.items()]:
+                self.journal.note(f"stacks of {name}, {pid}:")
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGUSR1)
+                time.sleep(0.5)
 
     def read_reports(self) -> None:
         """Read the reports that have arrived; connect again if the brokers were away."""
@@ -266,7 +286,7 @@ class Running:
         """Return whether ingest has read the topics of the sources up to these offsets."""
         if self.view is None:
             return False
-        for name, source in self.plan.topology.sources.items():
+        for name, source in self.plan.topology.own_sources.items():
             for task in self.view.tasks(ingest_scope(name)):
                 partition = int(task.rpartition(".")[2])
                 place = TopicPartition(source.topic, partition)
@@ -274,6 +294,29 @@ class Running:
                 if read < sent.get((source.topic, partition), 0):
                     return False
         return True
+
+    def _has_followed(self, written: Mapping[str, int]) -> bool:
+        """Return whether bound sources are read up to these epochs of the network above."""
+        return self.view is not None and all(
+            (pairs := self.view.of(task).bound) and pairs[-1][1] >= epoch
+            for source, epoch in written.items()
+            for task in self.view.tasks(ingest_scope(source))
+        )
+
+    def _written_above(self) -> dict[str, int]:
+        """Return the last epoch in which the arc of each bound source was written."""
+        assert self.above is not None
+        view, plan = self.above._known_view(), self.above.plan
+        return {
+            source.arc.name: max(
+                view.of(task).ends.get(place, (0, NEVER))[1]
+                for number in range(plan.placement.partitions[source.bound_to[1]])
+                for place in (TopicPartition(source.topic, number),)
+                for task in view.writers(source.bound_to[1], number)
+            )
+            for sources in self.plan.topology.upstreams.values()
+            for source in sources
+        }
 
     def frontier(self) -> int:
         """Return the last epoch that no task can produce any more; -2 if it is not known."""
@@ -284,11 +327,22 @@ class Running:
         return min(view.frontier(task) for scope in scopes for task in view.tasks(scope))
 
     def processed(self) -> Callable[[], bool]:
-        """Return a condition: all that has been sent by now is processed."""
+        """Return a condition: all that has been sent by now is processed.
+
+        That is so in the networks above, too.
+        """
         sent, goal = dict(self.feed.sent), list[int]()
+        is_above, written = None if self.above is None else self.above.processed(), dict[str, int]()
+
+        def has_read() -> bool:
+            if is_above is None:
+                return self.has_read(sent)
+            if not written and is_above():
+                written.update(self._written_above())
+            return bool(written) and self._has_followed(written)
 
         def holds() -> bool:
-            if not goal and self.has_read(sent) and self.view is not None:
+            if not goal and has_read() and self.view is not None:
                 goal.append(self.view.newest_epoch())
             return bool(goal) and self.frontier() >= goal[0]
 
@@ -296,6 +350,9 @@ class Running:
 
     def behind(self) -> str:
         """Return how far every task is, for an error."""
+        return "; ".join(network._behind() for network in self.together)
+
+    def _behind(self) -> str:
         view = self.view
         if view is None:
             return "no broker answers"
@@ -307,14 +364,18 @@ class Running:
         return "; ".join([f"newest epoch {view.newest_epoch()}", *lines, f"sent {self.feed.sent}"])
 
     def end(self) -> None:
-        """Declare that all sources end."""
+        """Declare that all sources end; those that are bound do so with what is above."""
         cluster = KafkaCluster(self.feed_settings)
-        for source in self.plan.topology.sources:
-            declare_end(cluster, self.plan, source)
+        for network in self.together:
+            for source in network.plan.topology.own_sources:
+                declare_end(cluster, network.plan, source)
         cluster.close()
 
     def has_ended(self) -> bool:
         """Return whether ingest has read the ends of the sources."""
+        return all(network._has_ended() for network in self.together)
+
+    def _has_ended(self) -> bool:
         view = self.view
         return view is not None and all(
             (pairs := view.of(task).watermarks) and pairs[-1][1] == FOREVER
@@ -323,6 +384,7 @@ class Running:
         )
 
     def close(self) -> None:
-        """End the processes."""
-        self.processes.stop()
-        self._drop_view()
+        """End the processes of all networks that run together."""
+        for network in self.together:
+            network.processes.stop()
+            network._drop_view()

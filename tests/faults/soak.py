@@ -68,7 +68,7 @@ def soak(network: str, *, minutes: float, seed: int, keep: Path, say: Say) -> li
                 on.pause(SAMPLE_S)
                 samples.append(_sample(on, cluster.broker.folder / "data", monotonic() - began))
                 say(", ".join(f"{n} {sum(v.values()):,.1f}" for n, v in samples[-1].values.items()))
-            on.is_feeding = False
+            on.feed.is_on = False
             on.feed.flush(limit_s=END_S)
             on.until(on.processed(), limit_s=END_S, what="process all that was fed")
             found = compared(on, watermark(on.tapes), whole=True, when="at rest", say=say)

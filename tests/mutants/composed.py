@@ -82,4 +82,11 @@ COMPOSITION = [
         "lowered=known and last < line.lowered < 0",
         network=COMPOSED,
     ),
+    Mutant(
+        "a switch leaves out pairs that were told before it",
+        "errata/run/switch.py",
+        "while actor.pairs_left():",
+        "while False and actor.pairs_left():",
+        tests="tests/errata/run/test_bound_switch.py",
+    ),
 ]

@@ -1,7 +1,7 @@
 """A switch to the next version: what it refuses, what tasks begin with, and a grown topic."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -107,7 +107,7 @@ class Running:
     def lives(self) -> Iterator[None]:
         """Run all tasks, one step each at a time, until the generator is closed."""
         plan = self.shared.plan
-        actors = self.actors(plan.placement.tasks("ingest.trades")) + self.scopes()
+        actors = self.actors(plan.placement.ingest_tasks()) + self.scopes()
         lives = [actor.steps() for actor in actors]
         try:
             while True:
@@ -126,11 +126,20 @@ class Running:
 
     def sums(self) -> dict[str, int]:
         """Let the source end, run all tasks to the end, and return the sums."""
-        plan, view = self.shared.plan, self.shared.view
-        declare_end(self.shared.cluster, plan, "trades")
+        plan = self.shared.plan
+        self.end(["trades"])
         tasks = plan.placement.tasks(plan.topology.scope_of("sums"))
-        self.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
+        self.run(lambda: self.have_ended(tasks))
         return dict(self.table("sums").select("key", "total").iter_rows())
+
+    def end(self, sources: Iterable[str]) -> None:
+        """Let sources end."""
+        for source in sources:
+            declare_end(self.shared.cluster, self.shared.plan, source)
+
+    def have_ended(self, tasks: Iterable[str]) -> bool:
+        """Whether tasks have processed the ends of all that they read."""
+        return all(self.shared.view.of(task).watermark == FOREVER for task in tasks)
 
     def table(self, arc: str) -> pl.DataFrame:
         shared, plan = self.shared, self.shared.plan
