@@ -147,10 +147,11 @@ def run_seed(
         chdir(name),  # so that no errata.toml of the user applies
     ):
         options = {
-            "settings": cluster.settings, "folder": Path(name), "journal": journal,
-            "environ": environ, "apart": is_apart, "most": most,
+            "settings": cluster.settings, "feed_settings": cluster.beside, "folder": Path(name),
+            "chance": Random(seed), "journal": journal, "environ": environ, "apart": is_apart,
+            "most": most,
         }  # fmt: skip
-        on = Running(network, chance=Random(seed), spark=spark, **options)
+        on = Running(network, spark=spark, **options)
         on.feed.burst = Random(seed).choice(BURSTS)
         try:
             on.processes.start()

@@ -26,6 +26,15 @@ class Cluster:
     three: ThreeBrokers | None = None
 
     @property
+    def beside(self) -> Mapping[str, str | int]:
+        """Client settings that pass the proxy by: of the feed, and of the comparison.
+
+        A producer whose records are written and then refused, as no broker does, may write them
+        twice.
+        """
+        return self.settings if self.proxy is None else self.proxy.beside
+
+    @property
     def broker(self) -> EmbeddedBroker:
         """The only broker."""
         assert self.one is not None

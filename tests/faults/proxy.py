@@ -114,6 +114,8 @@ class FrameProxy:
         self.port = port
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """How often each rule has been applied, by (api, action, where)."""
+        self.beside: dict[str, str | int] = {}
+        """Client settings to connect to the broker of `proxied_broker` without its proxy."""
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
         self._rules: list[list[Any]] = []  # a rule, and how many requests it may still harm
@@ -411,6 +413,7 @@ def proxied_broker(
             "controller.quorum.voters": f"1@{HOST}:{controller}",
         }
         with EmbeddedBroker(folder, port=port, overrides=listeners | overrides) as broker:
+            proxy.beside["bootstrap.servers"] = f"{HOST}:{inner}"
             yield broker, proxy
 
 

@@ -114,7 +114,6 @@ class Running:
         self.above = above
         self.together: list[Running] = [] if above is None else above.together
         """The networks that run together, from the one that is fed on."""
-        self.together.append(self)
         if above is None:
             self.tapes = self.kind.tapes(chance)
             self.feed = Feed(self.feed_settings, self.tapes)
@@ -141,6 +140,7 @@ class Running:
         """Ids of processes that were replaced and run on."""
         self.lost = set[str]()
         """Arcs of which brokers have lost records: that is noticed now and then only."""
+        self.together.append(self)
 
     # --------------------------------------------------------------------- the network
 
