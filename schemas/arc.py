@@ -16,6 +16,15 @@ from errata.schemas.fields import FieldType
 HIDDEN_PREFIX = "__"
 
 
+WINDOW_END = "window_end"
+"""The event-time field of an aggregate's results; hidden if they have no windows."""
+
+
+def usual_shift_ms(event_time: str) -> int:
+    """Return the `Arc.event_time_shift_ms` that almost all arcs with this event-time field have."""
+    return -1 if event_time in (WINDOW_END, HIDDEN_PREFIX + WINDOW_END) else 0
+
+
 @dataclass(frozen=True)
 class Arc:
     """One arc of a network.

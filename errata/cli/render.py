@@ -141,7 +141,7 @@ def render(
 def _plan(network: Network) -> CompiledPlan:
     """Return a network's plan; asks a cluster only for what sources leave to a registry."""
     sources = [d for d in network.declarations.values() if isinstance(d, Source)]
-    if all(source.fields is not None and source.identity is not None for source in sources):
+    if all(source.is_complete for source in sources):
         return compile_network(network)
     place = read_settings()
     cluster = KafkaCluster(place.kafka)

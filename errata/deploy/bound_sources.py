@@ -12,6 +12,7 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.plan import NoSuchArcError, Plan
 from errata.processors.plan.topology import Source as Compiled
+from errata.schemas.arc import Arc, usual_shift_ms
 from errata.topics import names
 from errata.topics.cluster import Cluster
 from errata.topics.registry import Registry
@@ -20,7 +21,8 @@ from errata.topics.registry import Registry
 def complete(network: Network, registry: Registry, cluster: Cluster) -> Network:
     """Return a network whose bound sources have what they don't declare: that of their arcs.
 
-    That is their fields, their identity and the fields that they are partitioned by.
+    That is their fields, their identity, their event time and the fields that they are partitioned
+    by.
 
     Raises:
         NetworkError: If an arc does not exist.
@@ -41,10 +43,16 @@ def complete(network: Network, registry: Registry, cluster: Cluster) -> Network:
             need, remedy = "the topic of an arc that can be read", "name one of these"
             faults.append(Fault(name, need, f"{box.topic!r}: {error}", remedy, box.place))
             continue
-        fields = {field: written.fields[field] for field in written.visible}
+        fields, event_time = box.fields, box.event_time
+        if fields is None:
+            fields = {field: written.fields[field] for field in written.visible}
+        if event_time is None:  # it may be hidden
+            event_time = written.event_time
+            fields = {**fields, event_time: written.fields[event_time]}
         declarations[name] = replace(
             box,
-            fields=fields if box.fields is None else box.fields,
+            fields=fields,
+            event_time=event_time,
             identity=written.identity if box.identity is None else box.identity,
             partition_by=written.partition_by if box.partition_by is None else box.partition_by,
         )
@@ -85,7 +93,7 @@ def _faults(plan: CompiledPlan, source: Compiled, upstream: Plan) -> Iterator[tu
     for what, own, theirs in (
         ("identity", set(arc.identity), set(above.identity)),
         ("partition_by", list(arc.partition_by), list(above.partition_by)),
-        ("event_time", arc.event_time, above.event_time),
+        ("event_time", _time(arc), _time(above)),
         ("event_time", source.event_time, next(iter(hidden)) if source.event_time else None),
     ):
         if own != theirs:
@@ -118,3 +126,13 @@ def _faults(plan: CompiledPlan, source: Compiled, upstream: Plan) -> Iterator[tu
             f"{above.keep_ms} ms",
             "declare a longer keep= of that arc: a filter of all tuples may have one of its own",
         )
+
+
+def _time(arc: Arc) -> str:
+    """Return an arc's event time, as text."""
+    shift = arc.event_time_shift_ms
+    return (
+        f"{arc.event_time} {shift:+} ms"
+        if shift != usual_shift_ms(arc.event_time)
+        else arc.event_time
+    )

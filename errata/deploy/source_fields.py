@@ -33,7 +33,7 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
         ClusterError: If the registry gives no answer.
     """
     network = bound_sources.complete(network, registry, cluster)
-    if all(box.fields is not None and box.identity is not None for box in _sources(network)):
+    if all(box.is_complete for box in _sources(network)):
         return network
     deployed = read_plan(cluster, network.name)
     return resolve(_completed(network, registry, deployed) if deployed else network, registry)

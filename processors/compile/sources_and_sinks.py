@@ -32,7 +32,7 @@ from errata.processors.expressions.expression import Expression, compile_event_t
 from errata.processors.plan.arc_name import exchange_of, sink_of
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Source
-from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.arc import HIDDEN_PREFIX, Arc, usual_shift_ms
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType, physical
 from errata.topics import names
@@ -99,7 +99,16 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
     at = box.event_time
     if event_time is not None:
         at, fields = EVENT_TIME, {**fields, EVENT_TIME: TIMESTAMP}
-    arc = Arc(box.name, fields, identity, at, tuple(partition_by), keep_ms=keep)
+    assert at is not None  # else there is a fault
+    arc = Arc(
+        box.name,
+        fields,
+        identity,
+        at,
+        tuple(partition_by),
+        event_time_shift_ms=usual_shift_ms(at) if box.envelope == declared.BOUND else 0,
+        keep_ms=keep,
+    )
     typed.arcs[box.name] = arc
     if box.rekey:
         passing = original_arc(box.name)
@@ -144,7 +153,8 @@ def _fields(box: declared.Source, typed: Typed) -> dict[str, FieldType]:
         fault(typed, box, "fields", "none", remedy)
     fields: dict[str, FieldType] = {}
     for name, text in (box.fields or {}).items():
-        if bad_name(name):
+        is_hidden_time = box.envelope == declared.BOUND and name == box.event_time
+        if bad_name(name) and not is_hidden_time:
             fault(typed, box, NAME_RULE + " for a field", repr(name), "rename the field")
         try:
             fields[name] = FieldType.parse(text)
@@ -158,6 +168,10 @@ def _event_time(
     box: declared.Source, typed: Typed, fields: dict[str, FieldType]
 ) -> Expression | None:
     """Return the expression of the event time; None if it is a field of the right type."""
+    if box.event_time is None:
+        remedy = 'name the timestamp field that says when a tuple happened, as event_time="at"'
+        fault(typed, box, "an event time", "none", remedy)
+        return None
     kind = fields.get(box.event_time)
     if kind is not None and kind.required == TIMESTAMP:
         return None

@@ -85,7 +85,7 @@ class Source(Declaration):
     format: str
     fields: Mapping[str, Any] | None
     identity: Sequence[str] | None
-    event_time: str
+    event_time: str | None
     partition_by: Sequence[str] | None
     partitions: int | None
     lateness: Duration
@@ -93,6 +93,12 @@ class Source(Declaration):
     max_ahead: Duration | None = MAX_AHEAD
     rekey: bool = False
     start: str | int = EARLIEST
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it leaves nothing to a schema registry, or to the network that it is bound to."""
+        is_timed = self.event_time is not None or self.envelope != BOUND
+        return self.fields is not None and self.identity is not None and is_timed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -365,7 +365,7 @@ class Network:
         self,
         name: str,
         *,
-        event_time: str,
+        event_time: str | None = None,
         fields: Mapping[str, Any] | None = None,
         identity: Sequence[str] | None = None,
         topic: str | None = None,
@@ -385,7 +385,7 @@ class Network:
         Args:
             name: Name of the source and of its arc.
             event_time: The timestamp field that holds the event time, or an expression over the
-                fields that computes it.
+                fields that computes it. Only envelope ``arc`` has a default: that of the arc.
             fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``;
                 default: those of the topic's latest value schema.
             identity: Fields that name a tuple; all records of an identity must be in one partition
@@ -395,8 +395,9 @@ class Network:
             envelope: Meaning of a record. ``append``: a new tuple. ``upsert``: the new value of its
                 identity; no value deletes it. ``debezium``: before, after and op as Debezium's
                 connectors write them. ``native``: op, before, after. ``arc``: the topic is an arc
-                of another network, ``<network>.<arc>``. It is read where it is; fields, identity
-                and partitioning are those that it has there, unless fewer fields are declared.
+                of another network, ``<network>.<arc>``. It is read where it is; fields, identity,
+                event time and partitioning are those that it has there, unless fewer fields are
+                declared.
             format: ``avro`` (with a schema id in front), ``json`` (one object per record) or
                 ``csv`` (one line per record).
             partition_by: Fields whose hash is the arc's partition. Default: those by which every

@@ -13,7 +13,7 @@ from errata.processors.plan.arc_name import ArcName, read_by
 from errata.processors.plan.placement import Placement
 from errata.processors.plan.topology import MAX_AHEAD_MS, Scope, Topology
 from errata.processors.wire.task_id import ScopeId
-from errata.schemas.arc import Arc
+from errata.schemas.arc import Arc, usual_shift_ms
 from errata.schemas.errors import ErrataError
 from errata.topics import names
 from errata.topics.registry import Registry
@@ -173,6 +173,7 @@ class Plan:
                     "partition_by": list(arc.partition_by),
                     "partitions": placement.partitions.get(name),
                     "keep_ms": arc.keep_ms,
+                    **_shift(arc),
                 }
                 for name, arc in topology.arcs.items()
             },
@@ -196,6 +197,12 @@ class Plan:
     def shape(self) -> str:
         """A digest of the plan without its numbers of partitions."""
         return _digest(without_counts(self.describe()))
+
+
+def _shift(arc: Arc) -> dict[str, int]:
+    """Return what a description says of an arc's event time: as a rule nothing."""
+    shift = arc.event_time_shift_ms
+    return {} if shift == usual_shift_ms(arc.event_time) else {"event_time_shift_ms": shift}
 
 
 def load(description: Mapping[str, Any], deployment: Deployment) -> Plan:

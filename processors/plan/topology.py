@@ -20,7 +20,7 @@ from errata.processors.propagation.graph import Graph
 from errata.processors.propagation.orders import STATIC, choose_order
 from errata.processors.windows.time_windows import duration_ms
 from errata.processors.wire.task_id import ScopeId
-from errata.schemas.arc import Arc
+from errata.schemas.arc import Arc, usual_shift_ms
 from errata.schemas.fields import FieldType
 from errata.topics import names
 
@@ -179,8 +179,8 @@ class Topology:
     def load(cls, description: Mapping[str, Any]) -> Self:
         """Return the topology of a description.
 
-        A description has arcs, boxes and the fields of an arc in alphabetical order, and no shifts
-        of event times: the wire order is in the schema of an arc's records (`Plan.written`).
+        A description has arcs, boxes and the fields of an arc in alphabetical order: the wire order
+        is in the schema of an arc's records (`Plan.written`).
         """
         arcs = {name: _arc(name, each) for name, each in description["arcs"].items()}
         return cls.of(
@@ -373,6 +373,9 @@ def _arc(name: str, described: Mapping[str, Any]) -> Arc:
         identity=tuple(described["identity"]),
         event_time=described["event_time"],
         partition_by=tuple(described["partition_by"]),
+        event_time_shift_ms=described.get(
+            "event_time_shift_ms", usual_shift_ms(described["event_time"])
+        ),
         keep_ms=described["keep_ms"],
         exchange=parsed.is_exchange,
         sink=parsed.is_sink,

@@ -35,7 +35,7 @@ def fills(*, partitions: int = 2, spark: bool = False) -> Network:
         )  # fmt: skip
     sums = Stream(net, "sums")
     turns = sums.aggregate(
-        "turns", by=[], window=tumbling(TURN_MS), keep=KEPT, scope="turns",
+        "turns", by=[], window=tumbling(TURN_MS), keep=KEPT, scope="turns", partitions=1,
         everything="sum(total)", best="max(total)", results="count(*)",
     )  # fmt: skip
     if spark:
@@ -96,11 +96,9 @@ def desks(*, partitions: int = 2) -> Network:
     """
     net = Network("desks")
     wanted, turned = (
-        net.source(name, topic=topic, envelope="arc", event_time=time, keep=KEEP)
-        for name, topic, time in (
-            ("dealt", "fills.wanted", "at"), ("turned", "fills.turns", "window_start")
-        )
-    )  # fmt: skip
+        net.source(f"{arc}_above", topic=f"fills.{arc}", envelope="arc", keep=KEEP)
+        for arc in ("wanted", "turns")
+    )
     options = {
         "by": ["product"], "window": tumbling(CLIENT_MS), "partitions": partitions, "keep": KEEP,
         "fills": "count(*)", "paid": "sum(n * price)",

@@ -83,6 +83,13 @@ COMPOSITION = [
         network=COMPOSED,
     ),
     Mutant(
+        "the results of a window belong to the one after it",
+        "processors/compile/sources_and_sinks.py",
+        "event_time_shift_ms=usual_shift_ms(at) if",
+        "event_time_shift_ms=0 if",
+        tests="tests/errata/deploy/test_bound_sources.py",
+    ),
+    Mutant(
         "a switch leaves out pairs that were told before it",
         "errata/run/switch.py",
         "while actor.pairs_left():",

@@ -77,6 +77,37 @@ def test_one_task_maps_all_its_partitions_and_its_topics_are_those_of_the_networ
     assert not {name for name in subjects.planned(plan) if name.startswith("upper.")}
 
 
+def results() -> CompiledPlan:
+    net = Network("upper")
+    options = {"fields": FIELDS, "identity": ["key"], "event_time": "at", "keep": "1d"}
+    prices = net.source("prices", partition_by=["symbol"], **options)
+    hours = prices.aggregate("hours", by=["symbol"], window=tumbling("1h"), n="count(*)", keep="2d")
+    prices.aggregate("ever", by=["symbol"], window=None, emit="on_update", n="count(*)", keep="2d")
+    hours.map("starts", window_end="window_end - interval 1 hour", keep="2d")
+    net.join("both", {"p": prices, "h": hours}, on=["symbol"], price="p.price", n="h.n", keep="2d")
+    return compile_network(net).placed({"prices": 2})
+
+
+@pytest.mark.parametrize("arc", ["hours", "ever", "both"])
+def test_its_event_time_is_that_of_the_arc_be_it_hidden_or_the_end_of_a_window(cluster, arc):
+    registry, there = start(cluster, results()), results().topology.arcs[arc]
+    net = Network("lower")
+    net.source("prices", topic=f"upper.{arc}", envelope="arc", keep="1d").where("all", "true")
+    here = checked(cluster, registry, net).topology.arcs["prices"]
+    assert (here.event_time, here.event_time_shift_ms) == (
+        there.event_time,
+        there.event_time_shift_ms,
+    )
+    assert set(here.visible) == set(there.visible)
+
+
+def test_a_window_end_that_is_no_end_is_named(cluster):
+    registry, net = start(cluster, results()), Network("lower")
+    net.source("prices", topic="upper.starts", envelope="arc", keep="1d").where("all", "true")
+    with pytest.raises(NetworkError, match=r"network 'upper', window_end \+0 ms; found window_end"):
+        checked(cluster, registry, net)
+
+
 def test_a_network_that_is_not_deployed_is_named(cluster):
     with pytest.raises(NotDeployedError, match="'prices' is bound to an arc of network 'upper'"):
         bound_sources.complete(lower(), SchemaRegistry(cluster), cluster)
@@ -121,6 +152,7 @@ def test_an_arc_whose_tuples_may_be_revised_at_any_age_can_only_be_bound_without
         ({"partitions": 3}, "no partitions for envelope 'arc'"),
         ({"start": "latest"}, "no start for envelope 'arc'"),
         ({"topic": "prices"}, "the topic of an arc"),
+        ({"event_time": None}, "an event time"),
         ({"format": "json"}, "a format of avro"),
     ],
 )
