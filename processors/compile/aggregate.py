@@ -27,6 +27,7 @@ from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
     bad_name,
+    correction,
     duration,
     fault,
     known,
@@ -181,7 +182,7 @@ def type_results(
         try:
             results[name] = builder.make(definition)
         except ErrataError as error:
-            fault(typed, box, f"an aggregate for {name!r}", error, "correct the expression")
+            fault(typed, box, f"an aggregate for {name!r}", error, correction(box, name))
     return results, tuple(builder.states.values())
 
 

@@ -26,6 +26,7 @@ from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
     bad_name,
+    correction,
     duration,
     fault,
     passing,
@@ -225,7 +226,7 @@ def _map(network: Network, box: declared.Map, typed: Typed) -> None:
             else:
                 expressions[name] = _compiled(text, above)
         except ErrataError as error:
-            fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
+            fault(typed, box, f"an expression for {name!r}", error, correction(box, name))
     if len(typed.faults) > before:
         return
     fields = {**above.fields, **{name: e.type for name, e in expressions.items()}}

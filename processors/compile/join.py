@@ -17,6 +17,7 @@ from errata.processors.compile.typed import (
     Typed,
     bad_name,
     carried,
+    correction,
     duration,
     fault,
     known,
@@ -149,7 +150,7 @@ def type_expressions(
         try:
             expressions[name] = compile_expression(text, fields)
         except ErrataError as error:
-            fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
+            fault(typed, box, f"an expression for {name!r}", error, correction(box, name))
     return expressions
 
 

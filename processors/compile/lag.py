@@ -9,6 +9,7 @@ from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
     bad_name,
+    correction,
     duration,
     fault,
     known,
@@ -74,5 +75,5 @@ def _expressions(typed: Typed, box: declared.Lag, above: Arc) -> dict[str, Expre
             else:
                 expressions[name] = compile_expression(text, visible(above))
         except ErrataError as error:
-            fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
+            fault(typed, box, f"an expression for {name!r}", error, correction(box, name))
     return expressions

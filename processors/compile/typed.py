@@ -16,6 +16,8 @@ from errata.processors.boxes.forward import Forward
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault
+from errata.processors.declare.network import Network, Stream
+from errata.processors.declare.options import nearest, options_of
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source, sources_by_arc
 from errata.processors.windows.time_windows import duration_ms
@@ -25,6 +27,9 @@ from errata.schemas.fields import FieldType
 
 Chain = tuple[Box, ...]
 """Boxes that process one tuple at a time and keep its identity, in order."""
+
+_OF_BOXES = (Stream.aggregate, Stream.lag, Stream.lookup, Stream.map, Network.join, Network.union)
+"""The methods that have all options of boxes."""
 
 NAME_RULE = "a name of letters, digits and _ that does not start with __"
 
@@ -151,6 +156,18 @@ def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
     typed.arcs[exchange.name] = exchange
     typed.exchanged[exchange.name] = partitions
     return exchange
+
+
+def correction(box: declared.Declaration, name: str) -> str:
+    """Return what to do if the expression of a result is wrong: an option may have been meant."""
+    kind = type(box).__name__.lower()
+    declaring = [getattr(Stream, kind, None) or getattr(Network, kind), *_OF_BOXES]
+    own, *others = map(options_of, declaring)
+    if meant := nearest(name, own):
+        return f"correct the expression, or write {meant}= if that option is meant"
+    if any(name in options for options in others):
+        return f"correct the expression; {kind} has no option {name}="
+    return "correct the expression"
 
 
 def repartitioned(

@@ -33,6 +33,7 @@ from errata.processors.declare.declarations import (
     names,
 )
 from errata.processors.declare.faults import Fault, NetworkError, Place
+from errata.processors.declare.options import mistaken
 from errata.processors.windows.time_windows import AnyWindow
 from errata.schemas.arc import HIDDEN_PREFIX
 
@@ -70,7 +71,7 @@ class Stream:
         Returns:
             The outputs, in order.
         """
-        predicates = self.network.results("route", fields, outputs)
+        predicates = self.network.results("route", fields, outputs, method=self.route)
         streams, earlier = [], ()  # type: tuple[list[Stream], tuple[str, ...]]
         for name, predicate in predicates.items():
             if predicate == REST and len(earlier) + 1 < len(predicates):
@@ -117,7 +118,7 @@ class Stream:
         return self._declare(
             Map,
             name,
-            expressions=self.network.results(name, fields, expressions),
+            expressions=self.network.results(name, fields, expressions, method=self.map),
             partitions=partitions,
             scope=scope,
             keep=keep,
@@ -156,7 +157,7 @@ class Stream:
             name,
             by=names(by),
             offset=offset,
-            expressions=self.network.results(name, fields, results),
+            expressions=self.network.results(name, fields, results, method=self.lag),
             partitions=partitions,
             scope=scope,
             keep=keep,
@@ -237,7 +238,7 @@ class Stream:
             alias=alias,
             on=dict(matched),
             how=how,
-            expressions=self.network.results(name, fields, expressions),
+            expressions=self.network.results(name, fields, expressions, method=self.lookup),
             partitions=partitions,
             scope=scope,
             keep=keep,
@@ -313,7 +314,7 @@ class Stream:
             mode=mode,
             emit=emit,
             place_of_work=place,
-            results=self.network.results(name, fields, results),
+            results=self.network.results(name, fields, results, method=self.aggregate),
             order_by=names(order_by),
             partitions=partitions,
             horizon=horizon,
@@ -513,7 +514,7 @@ class Network:
             aliases=aliases,
             on=names(on),
             how=how,
-            expressions=self.results(name, fields, expressions),
+            expressions=self.results(name, fields, expressions, method=self.join),
             partitions=partitions,
             scope=scope,
             keep=keep,
@@ -584,9 +585,23 @@ class Network:
         return Stream(self, name)
 
     def results(
-        self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
+        self,
+        box: str,
+        fields: Mapping[str, Any] | None,
+        named: Mapping[str, Any],
+        *,
+        method: Callable[..., Any],
     ) -> dict[str, Any]:
-        """Return a box's results, from ``fields=`` and keywords; refuse none and duplicates."""
+        """Return a box's results, from ``fields=`` and keywords; refuse none and duplicates.
+
+        Args:
+            box: The box.
+            fields: What ``fields=`` names.
+            named: What other keywords name.
+            method: Declares the box.
+        """
+        if why := mistaken(named, method):
+            self.refuse(box, *why)
         duplicates = set(fields or ()) & set(named)
         if duplicates:
             actual = f"{sorted(duplicates)} both in fields= and as a keyword"
