@@ -179,7 +179,10 @@ RESULTS = Metric(
     "Results of an aggregate: of windows that `closed`, and those `revised` later.",
 )
 REPLAYS = Metric(
-    "errata_replays_total", COUNTER, (*_TASK, "box"), "Epochs in which a box sent a replay request."
+    "errata_replays_total",
+    COUNTER,
+    (*_TASK, "box"),
+    "Requests of a box for history, alone or shared with other boxes.",
 )
 REPLAYED = Metric(
     "errata_replayed_tuples_total",

@@ -26,7 +26,7 @@ from errata.topics.kafka_reader import KafkaReader
 _OUTCOMES = ("inserted", "replaced", "deleted", "duplicates", "unchanged", "passed")
 _KINDS = ("closed", "revised")
 _BY_BOX = (
-    (catalogue.REPLAYS, ("requests",)),
+    (catalogue.REPLAYS, ("requests", "shared")),
     (catalogue.REPLAYED, ("replayed", "fetched")),
     (catalogue.FALLBACKS, ("fallbacks",)),
 )

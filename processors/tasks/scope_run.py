@@ -25,6 +25,7 @@ from errata.processors.boxes.base import (
     Refused,
 )
 from errata.processors.boxes.replay import ReplayQuery, overlay, without_revised
+from errata.processors.boxes.sharing import Sharing
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Scope
@@ -183,8 +184,9 @@ class ScopeRun:
         2. Activate the boxes that read one of them, or have a window that closes.
         3. Run activated boxes in topological order. A box returns its revisions, which activate its
            readers, or the history that it lacks, and waits.
-        4. When no box can run, request the history that all waiting boxes lack, together. Continue
-           with 3 when the replies arrive, with this task's newer revisions applied to them.
+        4. When no box can run, request the history that all waiting boxes lack, together, and that
+           of one connection point once (`Sharing`). Continue with 3 when the replies arrive, with
+           this task's newer revisions applied to them.
         5. When no box waits, the epoch is done.
 
         Args:
@@ -238,12 +240,15 @@ class ScopeRun:
             waiting = list(running.items())
             own = _OwnRevisions(epoch, watermark, committed, uncommitted, changes)
             requests = [_HistoryRequest(self, name, need, own) for name, (_, need) in waiting]
-            replies = iter((yield [query for each in requests for query in each.queries]))
+            queries = [query for each in requests for query in each.queries]
+            sharing = Sharing(queries, self.plan.topology.arcs)
+            replies = zip(sharing.answers((yield sharing.sent)), sharing.leads, strict=True)
             running = {}
             for (name, (run, _)), request in zip(waiting, requests, strict=True):
-                key = str(CountKey("requests", name))
+                answers, leads = zip(*islice(replies, len(request.queries)), strict=True)
+                key = str(CountKey("requests" if any(leads) else "shared", name))
                 counts[key] = counts.get(key, 0) + 1
-                advance(name, run, request.history(list(islice(replies, len(request.queries)))))
+                advance(name, run, request.history(answers))
 
     def _active(
         self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int

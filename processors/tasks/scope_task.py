@@ -14,6 +14,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import ReplayQuery
+from errata.processors.boxes.sharing import Sharing
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks import lost_records, rebuild
 from errata.processors.tasks.attempt import RecordsByTopic
@@ -94,11 +95,13 @@ class ScopeTask(Task):
                 for name, from_ms in kept.items()
                 for anchor in self.plan.paths[name].anchors
             ]
+            sharing = Sharing(queries, self.plan.topology.arcs)
             try:
-                answers = iter((yield from self._answers(queries, done)))
+                received = yield from self._answers(sharing.sent, done)
             except (BehindError, LostOffsetError, ReplayRefusedError) as error:
                 yield from self._rebuild(str(error))
                 return
+            answers = iter(sharing.answers(received))
             for name in kept:
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
                 inputs = self.run.inputs(name, replayed, watermark=wm)

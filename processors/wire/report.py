@@ -385,6 +385,7 @@ OF_BOXES = frozenset(
         "closed",
         "revised",
         "requests",
+        "shared",
         "replayed",
         "fetched",
         "fallbacks",

@@ -122,4 +122,25 @@ BOXES = [
         'closes = ends.is_between(wm_before, wm, closed="right")',
         network=RANDOM,
     ),
+    Mutant(
+        "boxes that share a request get the tuples of the first one alone",
+        "processors/boxes/sharing.py",
+        "union = merged(pl.concat(own))",
+        "union = own[0]",
+        network=RANDOM,
+    ),
+    Mutant(
+        "parts of a shared answer go to the first box alone",
+        "processors/boxes/sharing.py",
+        "for own, part in zip(takes, parts, strict=True):",
+        "for own, part in [*zip(takes, parts, strict=True)][:1]:",
+        network=RANDOM,
+    ),
+    Mutant(
+        "a box takes the whole of a shared answer",
+        "processors/boxes/sharing.py",
+        "if self.ranges is None or tuples.is_empty():",
+        "if True:",
+        tests="tests/processors/boxes/test_sharing.py",
+    ),
 ]

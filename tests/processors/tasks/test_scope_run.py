@@ -94,9 +94,18 @@ def test_a_window_closes_while_others_have_input(order):
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_boxes_lack_that_do_not_wait_for_one_another_is_asked_together(order):
     run = scope_run(two_sums(), order)
-    asked = next(epoch(run, inserted(1, 7), begun(run, 100), 100))  # the window closed long ago
-    assert [query.arc for query in asked] == ["a", "a"]
-    assert {key for query in asked for key in query.ranges["key"]} == {"1", "7"}
+    life = epoch(run, inserted(1, 7), begun(run, 100), 100)  # the window closed long ago
+    (asked,) = next(life)
+    assert (asked.arc, {*asked.ranges["key"]}) == ("a", {"1", "7"})
+    after = frames.entering(inserted(1, 7)["a"], list(FIELDS))
+    asked.take(after)
+    with pytest.raises(StopIteration) as end:
+        life.send([after.clear()])
+    counts = end.value.value.counts
+    assert {name: counts[name] for name in counts if "re" in name} == {
+        "sum_low.requests": 1, "sum_low.replayed": 1, "sum_low.revised": 1,
+        "sum_high.shared": 1, "sum_high.replayed": 1, "sum_high.revised": 1,
+    }  # fmt: skip
 
 
 def test_the_planner_goes_by_the_graph_of_a_scope():
