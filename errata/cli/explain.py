@@ -8,7 +8,7 @@ import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
-from errata.processors.boxes.modes import DOWNSTREAM, UPSTREAM
+from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
@@ -25,7 +25,8 @@ def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
     """Show the plan of a network and the reasons for it; needs no cluster.
 
     For every box: its scope. For an aggregate or a lag: its mode, which other modes are illegal and
-    why, the connection point that it replays (anchor) and how much event time that takes (radius).
+    why, the connection point that it replays (anchor), how much event time that takes (radius), and
+    what a correction costs in each mode.
     For every source: its partitioning. Then the topics. JSON also has the order in which a scope
     runs its boxes.
     """
@@ -134,14 +135,19 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
     }
     if name not in plan.choices:
         return row
-    choice = plan.choices[name]
+    choice, cost = plan.choices[name], box.cost
     replayed = " and ".join(map(repr, anchors))
     legal = {UPSTREAM: f"replays {replayed}", DOWNSTREAM: f"results are kept on {choice.stored!r}"}
+    if cost is not None:
+        between_ms = max(anchor.extent_ms for anchor in path.anchors)
+        replayed_ms = min(cost.replayed_ms + between_ms, FOREVER_MS)
+        row["cost"] = {"replayed_ms": replayed_ms, "results": cost.results}
     if name in plan.topology.spark:
         row |= {"place": "spark", "horizon_ms": plan.topology.spark[name]}
     return row | {
         "mode": choice.mode,
         "asked": choice.requested,
+        "chooses": choice.chooses,
         "reason": choice.reason,
         "modes": {
             mode: {"legal": mode not in choice.illegal, "why": choice.illegal.get(mode, why)}
@@ -170,6 +176,20 @@ def _topics(plan: CompiledPlan) -> list[dict[str, Any]]:
 
 
 # -------------------------------------------------------------------------------- for people
+
+
+def _mode(box: dict[str, Any]) -> str | None:
+    return ADAPTIVE if box.get("chooses") else box.get("mode")
+
+
+def _cost(box: dict[str, Any]) -> list[str]:
+    """Return what a revision costs by replaying and by fetching, in words."""
+    if "cost" not in box:
+        return ["", ""]
+    replayed_ms, results = box["cost"]["replayed_ms"], box["cost"]["results"]
+    replayed = "all" if replayed_ms >= FOREVER_MS else as_duration(replayed_ms)
+    known = "any number of results" if results is None else f"{results} result{'s'[: results > 1]}"
+    return [f"{replayed} of its group replayed", f"{known} fetched"]
 
 
 def _legality(mode: dict[str, Any]) -> str:
@@ -214,7 +234,7 @@ def _print(explained: dict[str, Any]) -> None:
                 box["kind"] + (", on Spark" if "place" in box else ""),
                 box["input"],
                 box["scope"],
-                box.get("mode"),
+                _mode(box),
                 box.get("anchor"),
                 "forever"
                 if box.get("radius_ms", 0) >= FOREVER_MS
@@ -243,9 +263,14 @@ def _print(explained: dict[str, Any]) -> None:
             "modes",
             ["box", "mode", "why", *(f"{mode} legal?" for mode in (UPSTREAM, DOWNSTREAM))],
             (
-                (name, box["mode"], box["reason"], *map(_legality, box["modes"].values()))
+                (name, _mode(box), box["reason"], *map(_legality, box["modes"].values()))
                 for name, box in aggregates.items()
             ),
+        )
+        print_table(
+            "what the correction of one tuple costs, at most, once its windows have closed",
+            ["box", UPSTREAM, DOWNSTREAM],
+            ((name, *_cost(box)) for name, box in aggregates.items() if "cost" in box),
         )
     print_table(
         "topics",

@@ -4,18 +4,20 @@ The box keeps the states of open windows, and of windows that closed within its 
 own processes the horizon is 0; on Spark it covers every window that may still be revised. A
 revision of any other closed window uses one of Borealis' two ways (sections 3.2 and 3.3):
 *upstream* replays the inputs of the window; *downstream* fetches the result emitted before, whose
-hidden fields hold the state. If a state can't be compensated for a change (a maximum that leaves),
-the box falls back to a replay of that window. A *resident* box keeps all windows and its whole
-input and requests nothing: it serves as a baseline.
+hidden fields hold the state. An adaptive box takes the cheaper way for each window (`costs`). If a
+state can't be compensated for a change (a maximum that leaves), the box falls back to a replay of
+that window. A *resident* box keeps all windows and its whole input and requests nothing: it serves
+as a baseline.
 The output is a function of the epoch's content and wm(e), whichever way is used (L5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
+import numpy as np
 import polars as pl
 
 from errata.processors.boxes.aggregating import Windowed
@@ -31,6 +33,7 @@ from errata.processors.boxes.base import (
     Refused,
     without_failures,
 )
+from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes, cheaper_ways
 from errata.processors.boxes.modes import (
     ADAPTIVE,
     DOWNSTREAM,
@@ -40,11 +43,13 @@ from errata.processors.boxes.modes import (
     Choice,
     ModeRequest,
 )
-from errata.processors.boxes.states import ROWS, Result
+from errata.processors.boxes.states import ROWS, Result, number_rows
 from errata.processors.declare.faults import Fault
-from errata.processors.windows.time_windows import FOREVER_MS, History
+from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
+
+_EITHER = "for each window what is cheaper: fetches its result, or replays it"
 
 
 @dataclass(frozen=True)
@@ -110,9 +115,11 @@ class Aggregate(Windowed):
         if requested in (UPSTREAM, RESIDENT):
             return Choice(requested, requested, "requested", results, illegal)
         if results is not None:
-            reason = "requested" if requested == DOWNSTREAM else "fetches one result per window"
+            chooses, reason = requested == ADAPTIVE and self._can_choose, "requested"
+            if requested == ADAPTIVE:
+                reason = _EITHER if chooses else "fetches one result per window"
             reason = f"{reason}; results are kept on {results!r}"
-            return Choice(DOWNSTREAM, requested, reason, results)
+            return Choice(DOWNSTREAM, requested, reason, results, chooses=chooses)
         if requested == ADAPTIVE:
             return Choice(UPSTREAM, requested, f"downstream is illegal: {why_not}", illegal=illegal)
         need = "for mode='downstream' a connection point at or below its own arc that holds its"
@@ -134,7 +141,21 @@ class Aggregate(Windowed):
 
     def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Aggregate:
         """Return the aggregate configured for a mode."""
-        return replace(self, mode=choice.mode, filters=filters)
+        return replace(self, mode=choice.mode, filters=filters, chooses=choice.chooses)
+
+    @property
+    def cost(self) -> Cost:
+        """What the revision of one tuple costs."""
+        window = self.window
+        if not isinstance(window, Hopping):  # its group's whole history
+            return Cost(1, FOREVER_MS)
+        results = -(-window.size_ms // window.slide_ms)
+        return Cost(results, window.extent_ms + (results - 1) * window.slide_ms)
+
+    @property
+    def _can_choose(self) -> bool:
+        """Whether it can tell what a replay of some windows costs."""
+        return isinstance(self.window, Hopping)
 
     # ---------------------------------------------------------------- between epochs
 
@@ -152,6 +173,10 @@ class Aggregate(Windowed):
         """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
         (tuples,) = inputs
         return self._live(self.states_of(tuples), tuples, wm)
+
+    def informed(self, live: Live, counts: Mapping[str, int]) -> Live:
+        """Return what is kept, with the sizes of windows that closed before a restart."""
+        return replace(live, sizes=Sizes(counts.get("sized", 0), counts.get("held", 0)))
 
     def closes(self, live: Live, *, wm: int) -> int | None:
         """Return the end of the first open window: its result is emitted at that watermark."""
@@ -217,7 +242,9 @@ class Aggregate(Windowed):
         leaving, entering = frames.leaving(changes, names), frames.entering(changes, names)
         if live.tuples is None:
             states = by_column.kept(live.states, self._is_kept(live.states, wm_before))
-            run = self.move(leaving, entering, states=states, wm_before=wm_before, wm=wm)
+            run = self.move(
+                leaving, entering, states=states, sizes=live.sizes, wm_before=wm_before, wm=wm
+            )
             return (yield from run)
         tuples = self._replaced(live.tuples, pl.concat([leaving, entering]), entering)
         run = self.move(leaving, entering, states=live.states, wm_before=wm_before, wm=wm)
@@ -244,6 +271,7 @@ class Aggregate(Windowed):
         states: pl.DataFrame,
         wm_before: int,
         wm: int,
+        sizes: Sizes = UNKNOWN,
     ) -> BoxSteps:
         """Process an epoch from the kept states; a resident box keeps those of all windows.
 
@@ -252,8 +280,9 @@ class Aggregate(Windowed):
         1. Find the windows that hold a tuple that leaves or enters: each is *kept* (the box has its
            state) or *closed*.
         2. Mark the closed windows that must be *redone* from their inputs: in upstream mode all of
-           them, in downstream mode those that a filter hides. Fetch the stored results of the
-           others (downstream): their hidden fields are the states before this epoch.
+           them, in downstream mode those that a filter hides, in adaptive mode also those that are
+           cheaper to replay. Fetch the stored results of the others: their hidden fields are the
+           states before this epoch.
         3. Update the states: compensate for tuples that leave, then accumulate those that enter.
         4. Add the windows that no tuple touches but that the watermark closes in this epoch.
         5. Replay the inputs of redone windows, and of windows whose state could not be compensated
@@ -269,6 +298,7 @@ class Aggregate(Windowed):
             states: The states kept after the previous epoch.
             wm_before: Watermark of the previous epoch.
             wm: Watermark of this epoch, never smaller.
+            sizes: How large its windows are.
         """
         # 1. the touched windows
         tuples = pl.concat([leaving, entering])
@@ -276,7 +306,9 @@ class Aggregate(Windowed):
         keys, rows, groups, panes = self._touched(tuples, refused, leaving.height)
         closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
         # 2. the states before: kept, fetched, or to be replayed
-        redone = closed & self._beyond_reach(keys)
+        unknown = closed & self._beyond_reach(keys)
+        chosen, expected = self._cheaper_ways(keys, closed & ~unknown, sizes)
+        redone = unknown | chosen
         old, fetched = self._with_known_states(self.empty(keys), states), 0
         if (closed & ~redone).any():
             fetched_keys = by_column.kept(keys, closed & ~redone)
@@ -291,7 +323,8 @@ class Aggregate(Windowed):
             take(results)
             fetched = int((old[ROWS] > 0).filter(closed).sum())
             if self.leaves_out:  # a window without a result stores no state: redo it
-                redone |= closed & (old[ROWS] == 0)
+                unknown |= closed & ~redone & (old[ROWS] == 0)
+                redone |= unknown
         # 3. tuples leave and enter
         if redone.any():  # their states are computed from a replay, below
             in_state = ~redone[groups]
@@ -339,16 +372,47 @@ class Aggregate(Windowed):
         is_kept = (kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident)
         kept = by_column.kept(kept, is_kept)
         closed_count = int((~was_due & exists).sum())
+        held = after[ROWS].filter(exists & (self.ends(after) <= wm))
         counts = {
             "closed": closed_count,
             "revised": revised.height - closed_count,
             "fetched": fetched,
             "replayed": replayed,
-            "fallbacks": inexact.height + (redone_keys.height if self.mode == DOWNSTREAM else 0),
+            "fallbacks": inexact.height + (int(unknown.sum()) if self.mode == DOWNSTREAM else 0),
+            "sized": len(held),
+            "held": int(held.sum()),
         }
+        if self.chooses:
+            counts |= {"chosen": int(chosen.sum()), "expected": expected}
         dead_letters = self._tuple_dead_letters(entering, refused, leaving.height)
         dead_letters += self._result_dead_letters(results_after, failures_after, after[ROWS])
-        return Outcome(Live(kept), revised, counts, dead_letters)
+        live = Live(kept, sizes=sizes.plus(counts["sized"], counts["held"]))
+        return Outcome(live, revised, counts, dead_letters)
+
+    def _cheaper_ways(
+        self, keys: pl.DataFrame, reachable: pl.Series, sizes: Sizes
+    ) -> tuple[pl.Series, int]:
+        """Return whether each window is cheaper to replay, and what all of them cost; see `Ways`.
+
+        Args:
+            keys: The windows.
+            reachable: Whether the box may choose: the window has closed, and its result is stored.
+            sizes: How large windows are.
+        """
+        if not (self.chooses and reachable.any()):
+            return by_column.constant(False, keys.height, pl.Boolean), 0
+        own = by_column.kept(keys, reachable)
+        groups = number_rows(own, list(self.by))[1] if self.by else own[self.start] * 0
+        ways = cheaper_ways(
+            groups.to_numpy().astype(np.int64),
+            own[self.start].to_numpy(),
+            self.ends(own).to_numpy(),
+            tuples_a_ms=sizes.mean / self.window.extent_ms,
+            values_a_tuple=len(self.columns_read),
+            values_a_result=len(self.stored.fields),
+        )
+        chosen = by_column.constant(False, keys.height, pl.Boolean)
+        return chosen.scatter(reachable.arg_true(), pl.Series(ways.replayed)), ways.expected
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
         """Whether each closed window has no stored result to fetch, so that it must be replayed."""

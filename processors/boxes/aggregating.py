@@ -198,11 +198,13 @@ class Windowed(Aggregating):
         filters: In downstream mode: filters between the box and the stored results, over identity
             fields.
         horizon_ms: How long the state of a window is kept after it closes.
+        chooses: Whether each closed window is replayed, or its result fetched, by what is cheaper.
     """
 
     window: Window | History
     filters: tuple[Filter, ...] = ()
     horizon_ms: int = 0
+    chooses: bool = False
 
     @property
     def start(self) -> str:

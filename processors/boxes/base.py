@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
@@ -46,10 +47,12 @@ class Live:
     Args:
         states: States of the open windows of an aggregate; of all windows if it is resident.
         tuples: The whole input of a resident aggregate; None for any other box.
+        sizes: How large the windows of an aggregate are.
     """
 
     states: pl.DataFrame = field(default_factory=pl.DataFrame)
     tuples: pl.DataFrame | None = None
+    sizes: Sizes = UNKNOWN
 
     @property
     def height(self) -> int:
@@ -272,6 +275,15 @@ class Box(ABC):
         """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
         return Live()
 
+    def informed(self, live: Live, counts: Mapping[str, int]) -> Live:
+        """Return what is kept, with what the running totals tell of the time before a restart.
+
+        Args:
+            live: What was restored from the inputs.
+            counts: The box's running totals (`Outcome.counts`); those of 0 may be absent.
+        """
+        return live
+
     def closes(self, live: Live, *, wm: int) -> int | None:
         """Return the watermark at which an epoch without input has work again; None: never.
 
@@ -350,6 +362,11 @@ class Box(ABC):
         Args:
             request: The requested mode, and what is known of the boxes around it.
         """
+        return None
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the revision of one tuple costs; None if its results are not windows."""
         return None
 
     def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Box:

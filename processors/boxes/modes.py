@@ -54,11 +54,12 @@ class Choice:
 
     Args:
         mode: ``upstream``, ``downstream`` or ``resident``; ``adaptive`` for a box that depends on
-            the order of tuples.
+            the order of tuples. Part of a plan's fingerprint.
         requested: The mode that the user requested.
         reason: Why this mode, or why not the other.
         stored: The connection point that holds the results emitted before, if there is one.
         illegal: Why a mode is illegal, by mode.
+        chooses: Whether it may also go the other way, for each window by what is cheaper.
     """
 
     mode: str
@@ -66,6 +67,7 @@ class Choice:
     reason: str
     stored: str | None = None
     illegal: Mapping[str, str] = field(default_factory=dict)
+    chooses: bool = False
 
     @property
     def results(self) -> str | None:

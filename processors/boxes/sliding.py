@@ -41,6 +41,7 @@ from errata.processors.boxes.base import (
     difference,
     without_failures,
 )
+from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes
 from errata.processors.boxes.modes import DOWNSTREAM
 from errata.processors.boxes.states import ROWS, number_rows
 from errata.processors.boxes.timeline import Timeline, TwoStacks, append_run, unions
@@ -56,6 +57,11 @@ class SlidingAggregate(Aggregate):
 
     counted: ClassVar[tuple[str, ...]] = (ROWS, LAST)
     keeps_instants: ClassVar[bool] = True
+
+    @property
+    def cost(self) -> Cost:
+        """What the revision of one tuple costs: a window ends with each tuple after it."""
+        return Cost(None, 2 * self.window.extent_ms)
 
     # ---------------------------------------------------------------- instants and windows
 
@@ -107,6 +113,7 @@ class SlidingAggregate(Aggregate):
         states: pl.DataFrame,
         wm_before: int,
         wm: int,
+        sizes: Sizes = UNKNOWN,
     ) -> BoxSteps:
         """Process an epoch from the kept instants; a resident box keeps all of them.
 
@@ -338,7 +345,11 @@ class SlidingInOrder(SlidingAggregate):
             return live
         is_due = self._is_due(live.states, wm)
         emitted = live.states.filter(is_due)
-        return InOrder(live.states.filter(~is_due), None, (emitted,), self._last_end(emitted))
+        return InOrder(
+            live.states.filter(~is_due),
+            emitted=(emitted,),
+            emitted_until_ms=self._last_end(emitted),
+        )
 
     def _last_end(self, instants: pl.DataFrame) -> int:
         return -FOREVER_MS if instants.is_empty() else int(self.ends(instants).max())  # type: ignore[arg-type]

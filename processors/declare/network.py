@@ -289,7 +289,8 @@ class Stream:
                 that of the last tuple. For ``sliding`` rows, a result has the identity and the
                 event time of the last tuple of its window.
             mode: How closed windows are revised: ``upstream``, ``downstream``, ``resident`` (all
-                windows are kept in memory) or ``adaptive`` (the cheapest legal one).
+                windows are kept in memory) or ``adaptive`` (upstream or downstream, whichever is
+                cheaper for each window, if both are legal).
             emit: ``on_close``: a result appears when the watermark passes the window's end; that of
                 a window of rows, when it is full and the watermark passes its last tuple.
                 ``on_update``: a result appears, and is revised, in every epoch that changes it.

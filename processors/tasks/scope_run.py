@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -161,6 +161,16 @@ class ScopeRun:
             name: frames.none(plan.topology.arcs[name].fields)
             for name in (*scope.inputs, *self.boxes)
         }
+
+    def informed(self, memory: Memory, counts: Mapping[str, int]) -> Memory:
+        """Return a restored memory with what the running totals tell of the time before."""
+        told: dict[str, dict[str, int]] = {name: {} for name in self.stateful}
+        for key, count in counts.items():
+            known = CountKey.parse(key)
+            if known.box in told:
+                told[known.box][known.what] = count
+        live = {n: self.stateful[n].informed(each, told[n]) for n, each in memory.live.items()}
+        return replace(memory, live=live)
 
     def closes(self, memory: Memory) -> int:
         """Return when the first open window of any box ends; `FOREVER` if none is open."""

@@ -106,7 +106,8 @@ class ScopeTask(Task):
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
                 inputs = self.run.inputs(name, replayed, watermark=wm)
                 live[name] = self.run.stateful[name].restore(*inputs, wm=wm)
-        self.memory = Memory.of(self.run.stateful, live, done=done, watermark=wm)
+        memory = Memory.of(self.run.stateful, live, done=done, watermark=wm)
+        self.memory = self.run.informed(memory, self.report.counts)
         yield True
 
     def _open_inputs(
@@ -329,7 +330,7 @@ class ScopeTask(Task):
         if self.has_lost_records or passes_on:
             report = replace(report, rebuilt=epoch)
         yield from self.commit(emissions, report, records=records)
-        self.memory = result.memory
+        self.memory = self.run.informed(result.memory, report.counts)
 
     def _corrections(
         self, recomputed: Mapping[str, pl.DataFrame], result: EpochResult

@@ -389,6 +389,10 @@ OF_BOXES = frozenset(
         "replayed",
         "fetched",
         "fallbacks",
+        "sized",
+        "held",
+        "chosen",
+        "expected",
         _REFUSED,
     }
 )

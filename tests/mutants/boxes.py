@@ -143,4 +143,25 @@ BOXES = [
         "if True:",
         tests="tests/processors/boxes/test_sharing.py",
     ),
+    Mutant(
+        "windows of different groups count as overlapping",
+        "processors/boxes/costs.py",
+        "(group[1:] != group[:-1]) | (start[1:] > end[:-1])",
+        "start[1:] > end[:-1]",
+        tests="tests/processors/boxes/test_costs.py",
+    ),
+    Mutant(
+        "an adaptive box never replays what it could fetch",
+        "processors/boxes/aggregate.py",
+        "redone = unknown | chosen",
+        "redone = unknown",
+        tests="tests/processors/boxes/test_costs.py",
+    ),
+    Mutant(
+        "the sizes of windows are forgotten at a restart",
+        "processors/boxes/aggregate.py",
+        'Sizes(counts.get("sized", 0), counts.get("held", 0))',
+        "UNKNOWN",
+        tests="tests/processors/boxes/test_costs.py",
+    ),
 ]

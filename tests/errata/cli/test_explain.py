@@ -28,6 +28,8 @@ def test_json_tells_modes_and_why_anchors_radii_and_partitioning(
         HALF_HOUR_MS,
     )
     assert sums["modes"]["upstream"] == {"legal": True, "why": "replays 'prices'"}
+    assert (sums["chooses"], counts["chooses"]) == (True, False)
+    assert sums["cost"] == {"replayed_ms": 50 * 60_000, "results": 2}
     assert counts["mode"] == "upstream"
     assert counts["modes"]["downstream"]["legal"] is False
     assert "keeps no history" in counts["modes"]["downstream"]["why"]

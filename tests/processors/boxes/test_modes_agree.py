@@ -1,4 +1,4 @@
-"""Whatever the windows: upstream, downstream and resident tell what a recomputation does.
+"""Whatever the windows: all modes tell what a recomputation does.
 
 ``ERRATA_LAWS_EXAMPLES=100`` tries so many series of epochs a case instead of a few.
 """
@@ -29,6 +29,8 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"mode": "downstream"},
     {"mode": "downstream", "filtered": "desk = 'a'"},
     {"mode": "downstream", "filtered": "unix_millis(window_start) % 2 = 0"},
+    {"mode": "adaptive"},
+    {"mode": "adaptive", "filtered": "unix_millis(window_start) % 2 = 0"},
     {"mode": "resident"},
 )
 seen: Counter[str] = Counter()
@@ -67,5 +69,7 @@ def test_the_epochs_had_all_that_the_modes_differ_in() -> None:
         pytest.skip("the epochs were not run")
     for what in ("replayed", "fetched", "fallbacks", "closed", "revised"):
         assert seen[f"downstream {what}"], what
+    for what in ("chosen", "replayed", "fetched", "expected", "revised"):
+        assert seen[f"adaptive {what}"], what
     assert seen["upstream replayed"]
     assert not seen["upstream fetched"] + seen["resident fetched"]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from errata import Network
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import INPUTS, Live, Need
+from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, Choice
 from errata.processors.boxes.where import Where
 from errata.processors.compile.compiler import type_boxes
-from errata.processors.windows.time_windows import History, Sliding
+from errata.processors.windows.time_windows import History, Hopping, Sliding
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from tests.laws.user_functions import Bits, SlowDot, SlowPeak
@@ -54,7 +55,10 @@ def make(
     filtered: str | None = None,
     written: bool = False,
 ) -> Aggregate:
-    """Return a box over a source of `FIELDS`, with a filter between it and its stored results."""
+    """Return a box over a source of `FIELDS`, with a filter between it and its stored results.
+
+    In adaptive mode it can fetch each result, and replay each window.
+    """
     fields = RESULTS | (WRITTEN if written else {})
     net = Network("boxes")
     trades = net.source(
@@ -67,7 +71,11 @@ def make(
     box, shown = typed.boxes["sums"], typed.boxes["shown"]
     assert isinstance(box, Aggregate)
     assert isinstance(shown, Where)
-    return replace(box, mode=mode, filters=(shown,) if filtered else ())
+    filters = (shown,) if filtered else ()
+    if mode == ADAPTIVE:
+        chooses = isinstance(box.window, Hopping)
+        return box.in_mode(Choice(DOWNSTREAM, ADAPTIVE, "", "sums", chooses=chooses), filters)
+    return replace(box, mode=mode, filters=filters)
 
 
 # -------------------------------------------------------------------------------- a plain reference
@@ -275,6 +283,10 @@ epochs = st.lists(st.tuples(_changes, st.integers(0, 25), st.booleans()), max_si
 """What some keys are from now on, how far the watermark goes on, and whether the box restarts."""
 
 
+def _mode(box: Any) -> str:
+    return ADAPTIVE if getattr(box, "chooses", False) else getattr(box, "mode", "lag")
+
+
 def run(
     boxes: Sequence[Any], steps: list[tuple[Any, ...]], wanted: Any = reference
 ) -> Counter[str]:
@@ -293,9 +305,5 @@ def run(
             if restarts:
                 trial.restart()
     return Counter(
-        {
-            f"{getattr(t.box, 'mode', 'lag')} {what}": count
-            for t in trials
-            for what, count in t.seen.items()
-        }
+        {f"{_mode(t.box)} {what}": count for t in trials for what, count in t.seen.items()}
     )

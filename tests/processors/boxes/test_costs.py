@@ -1,0 +1,115 @@
+"""The cheaper way to revise each window, and what it is expected to cost."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.processors.boxes.costs import UNKNOWN, Sizes, cheaper_ways
+from errata.processors.windows.time_windows import hopping, tumbling
+from tests.processors.boxes.trial import Trial, make
+
+
+def plain_ways(windows: list[tuple[int, int, int]], density: float) -> tuple[list[bool], float]:
+    """Return what `cheaper_ways` does, by plain loops: each value of a tuple and result costs 1."""
+    runs: list[list[int]] = []
+    for number in sorted(range(len(windows)), key=lambda n: windows[n]):
+        group, start, _ = windows[number]
+        last = windows[runs[-1][-1]] if runs else None
+        if last is not None and last[0] == group and start <= last[2]:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    replayed, expected = [False] * len(windows), 0.0
+    for run in runs:
+        tuples = (windows[run[-1]][2] - windows[run[0]][1]) * density
+        expected += min(tuples, len(run))
+        for number in run:
+            replayed[number] = tuples < len(run)
+    return replayed, expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-20, 20)), min_size=1, unique=True),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 1 / 8, 1 / 2, 2.0]),
+)
+def test_windows_that_overlap_are_replayed_or_fetched_together(drawn, size, density):
+    windows = [(group, start, start + size) for group, start in drawn]
+    groups, starts, ends = np.array(windows, np.int64).T
+    ways = cheaper_ways(
+        groups, starts, ends, tuples_a_ms=density, values_a_tuple=1, values_a_result=1
+    )
+    replayed, expected = plain_ways(windows, density)
+    assert (ways.replayed.tolist(), ways.expected) == (replayed, round(expected))
+
+
+def test_nothing_is_replayed_while_no_window_was_seen():
+    sizes = UNKNOWN
+    assert sizes.mean == np.inf
+    assert sizes.plus(2, 10).mean == 5
+
+
+def fed(window: Any, every: int, upto: int, mode: str = "adaptive") -> Trial:
+    """Return a trial whose windows have closed, with a tuple in each so many ms."""
+    trial = Trial(make(window, mode=mode, by=()))
+    trial.check = lambda: None  # type: ignore[method-assign]
+    tape = range(0, upto, every)
+    trial.epoch({str(at): {"key": str(at), "at": at, "amount": 1, "desk": "a"} for at in tape}, 0)
+    trial.epoch({}, 2 * upto)
+    return trial
+
+
+def corrected(trial: Trial, at: int) -> tuple[int, int, int]:
+    """Correct a tuple; return how much was replayed, and fetched, and was expected of both."""
+    before = dict(trial.seen)
+    trial.epoch({str(at): {"key": str(at), "at": at, "amount": 2, "desk": "a"}}, trial.wm)
+    more = {what: trial.seen[what] - before.get(what, 0) for what in trial.seen}
+    return more["replayed"], more["fetched"], more.get("expected", 0)
+
+
+@pytest.mark.parametrize(
+    ("window", "every", "cost"),
+    [
+        (
+            hopping(100, every=1),
+            20,
+            (9, 0, 8),
+        ),  # 100 windows of 5 tuples, fewer at the ends of the tape
+        (tumbling(100), 1, (0, 1, 1)),
+        (hopping(100, every=50), 1, (0, 2, 2)),
+    ],
+)
+def test_many_small_windows_are_replayed_and_few_large_ones_are_fetched(window, every, cost):
+    assert corrected(fed(window, every, 400), 200) == cost
+
+
+@pytest.mark.parametrize("every", [2, 10, 50])
+@pytest.mark.parametrize(
+    "window", [tumbling(100), tumbling(8), hopping(100, every=50), hopping(60, every=2)]
+)
+def test_neither_mode_alone_is_much_cheaper(window, every):
+    """Borealis' open question, on a steady feed: at most 1.2 times the better mode, in values."""
+    spent = {}
+    for mode in ("upstream", "downstream", "adaptive"):
+        trial = fed(window, every, 400, mode)
+        before = Counter(trial.seen)
+        for at in range(100, 300, every)[:6]:
+            corrected(trial, at)
+        width = len(trial.box.columns_read), len(trial.box.stored.fields)
+        more = trial.seen - before
+        spent[mode] = more["replayed"] * width[0] + more["fetched"] * width[1]
+    assert spent["adaptive"] <= 1.2 * min(spent["upstream"], spent["downstream"]), spent
+
+
+def test_what_running_totals_tell_of_windows_is_known_after_a_restart():
+    trial = fed(hopping(100, every=1), 20, 400)
+    told = {what: trial.seen[what] for what in ("sized", "held")}
+    known = trial.live.sizes
+    trial.restart()
+    assert trial.live.sizes == UNKNOWN
+    trial.live = trial.box.informed(trial.live, told)
+    assert trial.live.sizes == known == Sizes(*told.values())
