@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
@@ -16,12 +17,26 @@ from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
 from errata.processors.windows.time_windows import FOREVER_MS
+from errata.render.graph import Graph, mermaid, svg
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS
 
 
-@command("explain", example="errata explain tape.py --json")
-def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
+class Picture(StrEnum):
+    """What a network may be drawn as."""
+
+    mermaid = "mermaid"
+    svg = "svg"
+
+
+@command("explain", example="errata explain tape.py --graph svg > tape.svg")
+def explain(
+    net: NetworkArgument,
+    as_json: JsonOption = False,
+    graph: Annotated[
+        Picture | None, typer.Option(help="Print the network drawn as a graph instead.")
+    ] = None,
+) -> None:
     """Show the plan of a network and the reasons for it; needs no cluster.
 
     For every box: its scope. For an aggregate or a lag: its mode, which other modes are illegal and
@@ -30,7 +45,12 @@ def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
     For every source: its partitioning. Then the topics. JSON also has the order in which a scope
     runs its boxes.
     """
-    explained = explanation(load(net))
+    network = load(net)
+    if graph is not None:
+        drawn = Graph.of(compile_network(network))
+        typer.echo({Picture.mermaid: mermaid, Picture.svg: svg}[graph](drawn), nl=False)
+        return
+    explained = explanation(network)
     if as_json:
         print_lines([explained])
     else:

@@ -83,6 +83,14 @@ def test_people_get_tables(tmp_path: Path, errata: Errata) -> None:
         assert word in out
 
 
+def test_it_is_drawn_as_a_graph(tmp_path: Path, errata: Errata) -> None:
+    write_network(tmp_path)
+    assert errata("explain", "tape.py", "--graph", "svg").out.startswith("<svg ")
+    out = errata("explain", "tape.py", "--graph", "mermaid").out
+    assert out.startswith("flowchart LR\n")
+    assert '["sums<br/>aggregate, adaptive"]' in out
+
+
 def test_a_network_that_can_not_run_is_told_with_all_faults(tmp_path: Path, errata: Errata) -> None:
     file = write_network(tmp_path)
     file.write_text(file.read_text().replace("price > 0", "prize > 0").replace("avg", "nope"))
