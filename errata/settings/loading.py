@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
-from errata.processors.declare.network import Network
+from errata.processors.declare.network import Network, Stream
+from errata.processors.declare.options import nearest, options_of
 from errata.schemas.errors import ErrataError
+
+_UNEXPECTED = re.compile(
+    r"^(Stream|Network)\.([a-z]\w*)\(\) got an unexpected keyword argument '(\w+)'"
+)
 
 
 class LoadError(ErrataError):
@@ -105,7 +111,19 @@ def _error_line(error: BaseException, file: str | None = None) -> str:
     last_frames = [frame for frame in frames if frame.filename == file] or frames[-1:]
     text = " ".join(str(error).split())
     last = last_frames[-1]
-    return f"{last.filename}, line {last.lineno}: {type(error).__name__}: {text}"
+    told = f"{last.filename}, line {last.lineno}: {type(error).__name__}: {text}"
+    return told + (_option_meant(text) if isinstance(error, TypeError) else "")
+
+
+def _option_meant(text: str) -> str:
+    """Return which option of a box an unexpected keyword is likely to mean; "" if not known."""
+    found = _UNEXPECTED.search(text)
+    if found is None:
+        return ""
+    owner, method, keyword = found.groups()
+    options = options_of(getattr({"Stream": Stream, "Network": Network}[owner], method))
+    meant = nearest(keyword, options)
+    return f"; write {meant}=" if meant else f"; it has {', '.join(options)}"
 
 
 def _find(reference: str, target: str, module: ModuleType, name: str) -> Network:

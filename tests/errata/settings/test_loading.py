@@ -21,6 +21,16 @@ TWO = ONE + "other = Network('two')\n"
         ("none", None, "no such file; give a file, or module:name"),
         ("tape.py", "x = 1\ny = (\n", "syntax error in tape.py, line 2: '(' was never closed"),
         ("tape.py", "x = 1\n\nnope\n", "tape.py, line 3: NameError: name 'nope' is not defined"),
+        (
+            "tape.py",
+            "from errata import Network\nNetwork('x').source('a', kep='1d')\n",
+            "Network.source() got an unexpected keyword argument 'kep'; write keep=",
+        ),
+        (
+            "tape.py",
+            "from errata import Network\nNetwork('x').source('a').where('b', 'true', xyz=1)\n",
+            "Stream.where() got an unexpected keyword argument 'xyz'; it has scope, keep",
+        ),
         ("tape.py", "raise SystemExit(0)", "tape.py, line 1: SystemExit: 0"),
         ("tape.py", "import nomodule_x", "line 1: ModuleNotFoundError: No module named"),
         ("tape.py", "x = 1", "has no network; write net = Network('...') in it"),
