@@ -204,8 +204,6 @@ def _mode(box: dict[str, Any]) -> str | None:
 
 def _cost(box: dict[str, Any]) -> list[str]:
     """Return what a revision costs by replaying and by fetching, in words."""
-    if "cost" not in box:
-        return ["", ""]
     replayed_ms, results = box["cost"]["replayed_ms"], box["cost"]["results"]
     replayed = "all" if replayed_ms >= FOREVER_MS else as_duration(replayed_ms)
     known = "any number of results" if results is None else f"{results} result{'s'[: results > 1]}"

@@ -158,10 +158,10 @@ def svg(graph: Graph) -> str:
 
 def placed(graph: Graph) -> dict[str, Place]:
     """Return where each node is drawn: in columns by the longest way from a source."""
-    reads = {
-        node.name: [edge.start for edge in graph.edges if edge == Edge(edge.start, node.name)]
-        for node in graph.nodes
-    }
+    reads: dict[str, list[str]] = {node.name: [] for node in graph.nodes}
+    for edge in graph.edges:
+        if edge.what == ARC:
+            reads[edge.end].append(edge.start)
     levels: dict[str, int] = {}
     for node in graph.nodes:
         levels[node.name] = max((levels[name] + 1 for name in reads[node.name]), default=0)
@@ -204,7 +204,7 @@ def _box(node: Node, place: Place) -> Iterator[str]:
 
 def _line(edge: Edge, places: Mapping[str, Place]) -> str:
     one, other = places[edge.start], places[edge.end]
-    if not edge.what:
+    if edge.what == ARC:
         x, y = one.x + one.width, one.y + one.height / 2
         to_x, to_y, bend = other.x, other.y + other.height / 2, GAP / 2
         curve = f"C{x + bend:.0f} {y:.0f} {to_x - bend:.0f} {to_y:.0f} {to_x:.0f} {to_y:.0f}"

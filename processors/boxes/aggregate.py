@@ -115,7 +115,9 @@ class Aggregate(Windowed):
         if requested in (UPSTREAM, RESIDENT):
             return Choice(requested, requested, "requested", results, illegal)
         if results is not None:
-            chooses, reason = requested == ADAPTIVE and self._can_choose, "requested"
+            # of other windows it can't tell what a replay costs
+            chooses = requested == ADAPTIVE and isinstance(self.window, Hopping)
+            reason = "requested"
             if requested == ADAPTIVE:
                 reason = _EITHER if chooses else "fetches one result per window"
             reason = f"{reason}; results are kept on {results!r}"
@@ -151,11 +153,6 @@ class Aggregate(Windowed):
             return Cost(1, FOREVER_MS)
         results = -(-window.size_ms // window.slide_ms)
         return Cost(results, window.extent_ms + (results - 1) * window.slide_ms)
-
-    @property
-    def _can_choose(self) -> bool:
-        """Whether it can tell what a replay of some windows costs."""
-        return isinstance(self.window, Hopping)
 
     # ---------------------------------------------------------------- between epochs
 

@@ -13,9 +13,10 @@ from errata.processors.boxes.base import Failures
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.expressions.expression import Expression
 from errata.schemas import by_column
+from errata.schemas.arc import WINDOW_END
 from errata.schemas.fields import FieldType
 
-START, END = "window_start", "window_end"
+START, END = "window_start", WINDOW_END
 ROWS = "__rows"
 
 

@@ -126,8 +126,8 @@ def run_seed(
     """
     chance = Random(seed)
     network = "fills" if spark or composed else list(FED)[seed % len(FED)]
-    outcome, began = Outcome(seed, network, brokers=3 if three else 1, spark=spark), monotonic()
-    outcome.composed = composed
+    outcome = Outcome(seed, network, brokers=3 if three else 1, spark=spark, composed=composed)
+    began = monotonic()
     order = planned([kind for kind in kinds if kind != CLEANED], faults=faults, seed=seed)
     chance.shuffle(order)
     is_apart = seed // (2 * len(FED)) % 2 == 0

@@ -97,7 +97,8 @@ def test_a_network_is_watched_revised_and_told_to_take_again_what_it_refused(
     assert real == [r for r in dry if r.get("arc") == "sums"]
 
     # every topic of the network can be printed, every record of an arc is believed
-    for topic in ("progress", "plan", "schemas", "dead-letters", "prices.requests", "prices.replay"):
+    topics = ("progress", "plan", "schemas", "dead-letters", "prices.requests", "prices.replay")
+    for topic in topics:
         assert told("print", "tape.py", topic), topic
     printed = told("print", "tape.py", "sums")
     assert {r["believed"] for r in printed} == {True}

@@ -74,11 +74,8 @@ def corrected(trial: Trial, at: int) -> tuple[int, int, int]:
 @pytest.mark.parametrize(
     ("window", "every", "cost"),
     [
-        (
-            hopping(100, every=1),
-            20,
-            (9, 0, 8),
-        ),  # 100 windows of 5 tuples, fewer at the ends of the tape
+        # 100 windows of 5 tuples, which is fewer at the ends of the tape
+        (hopping(100, every=1), 20, (9, 0, 8)),
         (tumbling(100), 1, (0, 1, 1)),
         (hopping(100, every=50), 1, (0, 2, 2)),
     ],
