@@ -153,7 +153,7 @@ class HeldTuples:
         age_ms = elapsed_ms(index.written_ms, now_ms=time.time_ns() // 1_000_000)
         return self.arc.is_connection_point and age_ms > self._compaction_lag_ms // 2
 
-    def catch_up(self, report: Report) -> Iterator[bool]:
+    def catch_up(self, report: Report) -> Generator[bool, None, None]:
         """Apply the revisions that were committed since the index was last up to date.
 
         Without disk space the index stays behind; one that turns out to be damaged is emptied, and

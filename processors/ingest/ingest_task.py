@@ -307,14 +307,14 @@ class IngestTask(StampingTask):
     def _catch_up(self) -> Iterator[bool]:
         """Catch the index up with the arc, after the disk was full."""
         assert self.held_tuples is not None
-        yield from self.held_tuples.catch_up(self.report)
+        yield from self.checking(self.held_tuples.catch_up(self.report))
         self.wait(self.held_tuples.full)
         yield not self.waits_for
 
     def _restore(self, epoch: int) -> Iterator[bool]:
         """Write the records again that the brokers have lost, in an epoch of their own."""
         assert self.held_tuples is not None
-        emissions = yield from self.held_tuples.restored(self.report, epoch=epoch)
+        emissions = yield from self.checking(self.held_tuples.restored(self.report, epoch=epoch))
         resume = {self.place: self.held_tuples.position(self.report)}
         report = replace(self.report, done=epoch, rebuilt=epoch, resume=resume)
         yield from self.commit(emissions, report)

@@ -95,7 +95,7 @@ class OwnerTask(Task):
         frontier = self.input.frontier()
         epochs = self.input.epochs(frontier)
         if self.held_tuples.is_behind and not self.is_waiting:
-            yield from self.held_tuples.catch_up(self.report)
+            yield from self.checking(self.held_tuples.catch_up(self.report))
             self.wait(self.held_tuples.full)
             yield not self.waits_for
         elif self.held_tuples.is_behind:
@@ -148,7 +148,7 @@ class OwnerTask(Task):
 
     def _restore(self, source: ArcInput, epoch: int) -> Iterator[bool]:
         """Write the records again that the brokers have lost, in an epoch without input."""
-        emissions = yield from self.held_tuples.restored(self.report, epoch=epoch)
+        emissions = yield from self.checking(self.held_tuples.restored(self.report, epoch=epoch))
         resume = {source.place: source.drop(epoch)}
         yield from self.commit(
             emissions, replace(self.report, done=epoch, rebuilt=epoch, resume=resume)

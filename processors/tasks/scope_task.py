@@ -310,8 +310,7 @@ class ScopeTask(Task):
         log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
         content = Contents(self.shared, self.scope, partition=self.partition)
         try:
-            while (epoch := self._rebuilt_at(content)) is None:
-                yield False
+            epoch = yield from self.checking(self._rebuilt_epoch(content))
             wm = self.view.watermark(self.name, upto=epoch)
             recomputed, result = self._recomputed(content, epoch, wm)
             if result.refused:
@@ -322,7 +321,7 @@ class ScopeTask(Task):
             content.close()
         if self.shared.on_error == STOP:
             fail_on_refused(self.plan, result)
-        emissions = yield from self._corrections(recomputed, result)
+        emissions = yield from self.checking(self._corrections(recomputed, result))
         result.counts["rebuilt"] = 1
         records, counts = self._dead_letters([result])
         report = self._report_after(result.memory, counts, settled_ms=self._settled(epoch))
@@ -360,6 +359,12 @@ class ScopeTask(Task):
             if emitted and (box := self.run.stateful.get(name)):
                 result.count(name, box.count_results(changed, wm_before=self.report.watermark))
         return emissions
+
+    def _rebuilt_epoch(self, content: Contents) -> Generator[bool, None, int]:
+        """Return the epoch at which the task is rebuilt, once all inputs have come so far."""
+        while (epoch := self._rebuilt_at(content)) is None:
+            yield False
+        return epoch
 
     def _rebuilt_at(self, content: Contents) -> int | None:
         """Read on; return the epoch at which the task is rebuilt, or None if it is still to come.

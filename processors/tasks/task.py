@@ -14,6 +14,7 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.reports.validation import InvalidReport
@@ -34,6 +35,8 @@ from errata.topics.cluster import (
 )
 
 log = logging.getLogger("errata")
+
+T = TypeVar("T")
 
 RETRY_S = 5.0
 """Time after which a waiting task tries again, in s: for a registry's answer, or for disk space."""
@@ -244,6 +247,26 @@ class Task:
             lost = yield from self._end_open()
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
+
+    def checking(self, reading: Generator[bool, None, T]) -> Generator[bool, None, T]:
+        """Run steps that read topics, outside of a transaction; check the ends while they wait.
+
+        What they wait for may be hidden by a transaction of this task, whose end is lost.
+
+        Raises:
+            DoubtfulCommitError: As of `check_ends`.
+        """
+        try:
+            while True:
+                is_busy = next(reading)
+                yield is_busy
+                if not is_busy:
+                    yield from self.check_ends()
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+        finally:
+            reading.close()
 
     def _end_hidden(self) -> Iterator[bool]:
         """End transactions of older attempts whose ends the brokers have lost.

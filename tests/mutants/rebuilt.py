@@ -158,6 +158,13 @@ REBUILT = [
         tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
+        "a task that is rebuilt does not look for what its own transaction hides",
+        "processors/tasks/task.py",
+        "                if not is_busy:\n                    yield from self.check_ends()\n",
+        "",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
         "a switch ends the processes that have to write lost records again",
         "errata/run/switch.py",
         "lost = yield from self._lost()",

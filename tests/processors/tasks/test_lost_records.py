@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, islice, repeat
 
 import pytest
 
@@ -327,3 +327,19 @@ def test_a_running_task_goes_on_if_a_transaction_of_another_stays_open(driver, m
     end = running.cluster.end(running.place)
     running.checks()  # it has tried, once
     assert running.cluster.end(running.place) == end
+
+
+@pytest.mark.parametrize("waits_in", ["_rebuilt_at", "_emitted"])
+def test_a_rebuild_does_not_wait_for_what_its_own_transaction_hides(driver, monkeypatch, waits_in):
+    task = next(task for task in driver.tasks if task.name == "cheap.0")
+    place = TopicPartition(driver.plan.deployment.topic("cheap"), 0)
+    lose_end(driver.cluster, task, place)
+    monkeypatch.setattr(lost_records, "CHECKED_S", 0.0)
+    monkeypatch.setattr(lost_records, "STAYS_OPEN_S", 0.0)
+    monkeypatch.setattr(task, "_why_rebuild", lambda: "a test")
+    task.attempt.report = replace(task.report, done=task.report.done - 1)  # so an epoch is there
+    never = {"_rebuilt_at": lambda content: None, "_emitted": lambda *_: repeat(False)}
+    monkeypatch.setattr(task, waits_in, never[waits_in])
+    with pytest.raises(DoubtfulCommitError, match="lacks the end of a transaction"):
+        ended(islice(task.step(), 200))
+    assert hidden(driver.cluster, [place]) == {}
