@@ -110,12 +110,16 @@ class Auditor:
     # ---------------------------------------------------------------- which arcs
 
     def arcs(self) -> dict[str, str]:
-        """Return the arcs with topics that boxes write, and why each can't be audited, or ""."""
+        """Return the arcs with topics that boxes write, and why each can't be audited, or "".
+
+        Those of what boxes keep back are left out: what was kept back depends on the past.
+        """
         plan = self.plan
         written = [
             arc
             for arc in plan.topology.topics
-            if arc in plan.boxes and not plan.topology.arcs[arc].exchange
+            if arc in plan.boxes
+            and not (plan.topology.arcs[arc].exchange or plan.boxes[arc].reads_back)
         ]
         return {arc: self._fault(arc) for arc in written}
 
@@ -135,6 +139,8 @@ class Auditor:
             fault = f"{arc!r} is a source: other arcs are recomputed from it"
         elif arc not in plan.topology.arcs:
             fault = f"network {plan.network!r} has no arc {arc!r}"
+        elif arc in plan.boxes and plan.boxes[arc].reads_back:
+            fault = f"{arc!r} holds what a box keeps back, which is not recomputed"
         elif plan.topology.arcs[arc].exchange:
             fault = f"{arc!r} is an exchange, which keeps no history"
         else:

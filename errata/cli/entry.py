@@ -36,6 +36,7 @@ _COMMANDS = (
     "reconcile",
     "end",
     "watermark",
+    "settle",
     "dead_letters",
     "reset",
 )

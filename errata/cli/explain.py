@@ -9,6 +9,7 @@ import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
+from errata.processors.boxes.bounds import Bound
 from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare import declarations as declared
@@ -20,6 +21,8 @@ from errata.processors.windows.time_windows import FOREVER_MS
 from errata.render.graph import Graph, mermaid, svg
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS
+
+NO_BOUND = "none"
 
 
 class Picture(StrEnum):
@@ -41,7 +44,8 @@ def explain(
 
     For every box: its scope. For an aggregate or a lag: its mode, which other modes are illegal and
     why, the connection point that it replays (anchor), how much event time that takes (radius), and
-    what a correction costs in each mode.
+    what a correction costs in each mode. Below a box with significance=: how far results may be
+    off.
     For every source: its partitioning. Then the topics. JSON also has the order in which a scope
     runs its boxes.
     """
@@ -144,6 +148,8 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
         "topic": plan.deployment.topic(name) if name in plan.topology.topics else None,
         "keep_ms": plan.kept_ms.get(name),
     }
+    if not plan.bounds[name].is_exact:
+        row["within"] = _within(plan, name)
     if name not in plan.paths:
         return row
     path = plan.paths[name]
@@ -175,6 +181,27 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
         },
         "results": choice.results,
     }
+
+
+def _within(plan: CompiledPlan, name: str) -> dict[str, str]:
+    """Return by field how far it may be from its exact value, in words."""
+    arc, bounds = plan.topology.arcs[name], plan.bounds[name]
+    if bounds.why:
+        return dict.fromkeys(arc.visible, f"{NO_BOUND}: {bounds.why}")
+    times = {field for field, kind in arc.fields.items() if kind.kind.startswith("timestamp")}
+    return {
+        field: NO_BOUND if bound is None else _bound_in_words(bound, is_time=field in times)
+        for field, bound in bounds.fields.items()
+    }
+
+
+def _bound_in_words(bound: Bound, *, is_time: bool) -> str:
+    parts = [f"{float(bound.share * 100):g}%"] if bound.share else []
+    if bound.absolute or not parts:
+        plain = f"{float(bound.absolute):g}"
+        parts.append((as_duration(int(bound.absolute)) or plain) if is_time else plain)
+    condition = ", if all values have the same sign" if bound.one_sign else ""
+    return " + ".join(parts) + condition
 
 
 def _topics(plan: CompiledPlan) -> list[dict[str, Any]]:
@@ -289,6 +316,13 @@ def _print(explained: dict[str, Any]) -> None:
             "what the correction of one tuple costs, at most, once its windows have closed",
             ["box", UPSTREAM, DOWNSTREAM],
             ((name, *_cost(box)) for name, box in aggregates.items() if "cost" in box),
+        )
+    inexact = {name: box["within"] for name, box in explained["boxes"].items() if "within" in box}
+    if inexact:
+        print_table(
+            "how far results may be from exact ones, as a share of what was emitted, or absolute",
+            ["box", "field", "within"],
+            ((name, field, text) for name, own in inexact.items() for field, text in own.items()),
         )
     print_table(
         "topics",

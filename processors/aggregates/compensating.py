@@ -19,6 +19,10 @@ from errata.schemas.fields import FieldType
 Part: TypeAlias = FieldType | pl.List
 """The type of a column of a state: a field's type, or a list, which no result can keep."""
 
+SELECTS, AVERAGES, SUMS, COUNTS = "selects", "averages", "sums", "counts"
+"""How a result moves if values move a little: as one of them, as their mean, as all together, or
+not at all."""
+
 _EMPTY: Mapping[str, Any] = {"string": "", "uuid": "", "bytes": b"", "boolean": False}
 
 
@@ -35,11 +39,14 @@ class Declared(ABC):
             128-bit integers, which Arrow does not know.
         compensates: Whether rows can leave again. If not, no `compensate` is needed: a group that a
             row has left is not exact, and its content is replayed.
+        distance: How a result moves if the values of the first argument move a little: `SELECTS`,
+            `AVERAGES`, `SUMS` or `COUNTS`; "": in any way.
     """
 
     result: FieldType | str
     parts: Mapping[str, Part] | Mapping[str, str | pl.List]
     compensates: bool = True
+    distance: str = ""
     arguments: tuple[str, ...] = ()
 
     def __init__(self, *arguments: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from errata.processors.aggregates.compensating import Signed
+from errata.processors.aggregates.compensating import SELECTS, Signed
 from errata.processors.aggregates.grouping import Counts, count_rows
 from errata.processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, build_rungs
 from errata.schemas.fields import FieldType, physical
@@ -44,6 +44,7 @@ class Extreme(Signed):
     """
 
     result: FieldType
+    distance = SELECTS
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from errata.processors.aggregates.compensating import Part, Signed
+from errata.processors.aggregates.compensating import AVERAGES, Part, Signed
 from errata.processors.aggregates.grouping import Counts, scatter_to_groups
 from errata.processors.aggregates.ladder import Key
 from errata.processors.expressions.casts import cast
@@ -259,6 +259,8 @@ class Percentile(BagOfValues):
         >>> median.emit(states)[0], median.emit(median.compensate(states, groups[:1], rows[:1]))[0]
         (3.0, 2.0)
     """
+
+    distance = AVERAGES
 
     def __init__(self, argument: FieldType, share: Fraction) -> None:
         super().__init__(argument, result=FieldType("double", optional=True))

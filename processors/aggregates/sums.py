@@ -11,7 +11,7 @@ from collections.abc import Hashable
 import numpy as np
 import polars as pl
 
-from errata.processors.aggregates.compensating import Signed
+from errata.processors.aggregates.compensating import AVERAGES, COUNTS, SUMS, Signed
 from errata.processors.aggregates.grouping import count_rows, drop_nulls, whole
 from errata.processors.aggregates.totals import UNIT, DoubleTotal, IntegerTotal, fitting
 from errata.schemas.fields import MAX_PRECISION, FieldType
@@ -34,6 +34,7 @@ class Count(Signed):
     """
 
     result: FieldType
+    distance = COUNTS
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -138,6 +139,8 @@ class IntegerSum(IntegerTotal):
         [9223372036854775807, None, 9223372036854775807]
     """
 
+    distance = SUMS
+
     def __init__(self, argument: FieldType) -> None:
         result = FieldType("long", optional=True)
         if argument.kind == "decimal":
@@ -164,6 +167,8 @@ class DoubleSum(DoubleTotal):
         1.0
     """
 
+    distance = SUMS
+
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the sums."""
         with np.errstate(over="ignore"):
@@ -176,6 +181,8 @@ class LongAverage(IntegerTotal):
 
     It is rounded once, from the exact total, for up to 2**53 rows.
     """
+
+    distance = AVERAGES
 
     def __init__(self, argument: FieldType) -> None:
         super().__init__(argument, FieldType("double", optional=True))
@@ -205,6 +212,8 @@ class DecimalAverage(IntegerTotal):
 
     Null without values, or if the average doesn't fit. It is rounded once, from the exact total.
     """
+
+    distance = AVERAGES
 
     def __init__(self, argument: FieldType) -> None:
         precision = min(argument.precision + 4, MAX_PRECISION)
@@ -243,6 +252,8 @@ class DoubleAverage(DoubleTotal):
         >>> average.emit(average.compensate(states, group[:1], rows[2:]))[0]
         1.5
     """
+
+    distance = AVERAGES
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the averages."""

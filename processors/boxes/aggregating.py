@@ -22,6 +22,7 @@ from errata.processors.boxes.base import (
     dead_letters_for,
     without_failures,
 )
+from errata.processors.boxes.bounds import Bounds
 from errata.processors.boxes.modes import RESIDENT
 from errata.processors.boxes.states import END, ROWS, START, Result, State, number_rows
 from errata.processors.boxes.timeline import Timeline, unions
@@ -78,13 +79,20 @@ class Aggregating(Box):
         """The fields of its input that it reads."""
         names = {*self.by, *self.input.identity, self.input.event_time}
         for state in self.states:
-            names.update(*(argument.columns for argument in state.arguments))
-            names.update(state.condition.columns if state.condition is not None else ())
+            names.update(state.columns)
         return [name for name in self.input.fields if name in names]
 
     def hides_results(self, identity: Collection[str]) -> str | None:
         """Return why results of an upstream aggregate can't be revised from its own."""
         return f"{self.kind} {self.arc.name!r} below it does not keep its results' identity"
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its results; see `Result.bound`."""
+        (known,) = above
+        if known.why or known.reads([*self.by, *self.arc.identity]):
+            return known if known.why else self._unbounded
+        found = {name: result.bound(known) for name, result in self.results.items()}
+        return Bounds({name: bound for name, (bound, is_inexact) in found.items() if is_inexact})
 
     @property
     def emits_on_close(self) -> bool:

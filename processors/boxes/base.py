@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from errata.processors.boxes.bounds import EXACT, Bounds
 from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
@@ -48,11 +49,15 @@ class Live:
         states: States of the open windows of an aggregate; of all windows if it is resident.
         tuples: The whole input of a resident aggregate; None for any other box.
         sizes: How large the windows of an aggregate are.
+        kept_back: How many results were emitted with another value than they have.
+        settles: Whether these are emitted in this epoch, as they are.
     """
 
     states: pl.DataFrame = field(default_factory=pl.DataFrame)
     tuples: pl.DataFrame | None = None
     sizes: Sizes = UNKNOWN
+    kept_back: int = 0
+    settles: bool = False
 
     @property
     def height(self) -> int:
@@ -305,6 +310,9 @@ class Box(ABC):
         """Whether it can need history."""
         return True
 
+    reads_back: bool = False
+    """Whether it needs what it emitted before, from its own arc, which is a connection point."""
+
     @property
     def need(self) -> str:
         """What it needs if it can request history, for the message when that is missing."""
@@ -354,6 +362,15 @@ class Box(ABC):
         """Whether an additional input tuple never removes an output tuple."""
         return False
 
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc, from those of its inputs."""
+        return EXACT if all(each.is_exact for each in above) else self._unbounded
+
+    @property
+    def _unbounded(self) -> Bounds:
+        """That nothing has a bound, because of this box."""
+        return Bounds(why=f"{self.kind} {self.arc.name!r} may have other tuples")
+
     # ---------------------------------------------------------------- modes
 
     def choose_mode(self, request: ModeRequest) -> Choice | Fault | None:
@@ -395,10 +412,24 @@ class Box(ABC):
         """The fields of its results that downstream mode fetches: identity and hidden fields."""
         return self.arc
 
+    @property
+    def kept_back(self) -> Arc | None:
+        """The arc of those of its results that are not as its own arc has them; None: all are."""
+        return None
+
+    def exact_results(self, stored: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+        """Return stored results as they are, if some are in `kept_back`."""
+        return stored
+
     # ---------------------------------------------------------------- where it may run
 
     is_tuple_wise: bool = False
     """Whether each tuple of its one input has at most one output tuple, of the same identity."""
+
+    @property
+    def identities_of(self) -> str | None:
+        """The input that holds the identity of each of its tuples; None if there is none."""
+        return self.inputs[0] if self.is_tuple_wise else None
 
     runs_before_spark: bool = False
     """Whether a Spark job may run it, before the aggregate that is placed there."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
+from errata.processors.boxes.bounds import Bounds
 from errata.schemas.arc import Arc
 
 
@@ -32,6 +33,10 @@ class Forward(Stateless):
     def inputs(self) -> tuple[str, ...]:
         """Names of the arcs it reads."""
         return (self.input,)
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc: those of its input."""
+        return above[0]
 
     is_tuple_wise = True
 

@@ -30,6 +30,7 @@ from errata.processors.boxes.base import (
     difference,
     undo_revisions,
 )
+from errata.processors.boxes.bounds import Bound, Bounds
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import by_column
@@ -130,6 +131,21 @@ class Join(Box):
     def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: both sides come from the same tuple."""
         return self.shared is not None and set(self.inputs) <= set(linear)
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc: of a field of a pair, that of the tuple that it is from."""
+        known = dict(zip(self.inputs, above, strict=True))
+        if why := next((each for each in above if each.why), None):
+            return why
+        fields = dict[str, Bound | None]()
+        for side, keys in zip(self.sides, self.keys, strict=True):
+            own = known[side.arc.name]
+            if own.reads(keys) or (self.shared is not None and not own.is_exact):
+                return self._unbounded
+            fields |= {side.column(name): bound for name, bound in own.fields.items()}
+        pairs = Bounds(fields | {n: fields[c] for n, c in self.columns.items() if c in fields})
+        copied = pairs.only(n for n in self.arc.fields if n not in self.expressions)
+        return Bounds({**copied.fields, **pairs.computed(self.expressions).fields})
 
     def describe(self) -> dict[str, object]:
         """Return its definition as plain data."""

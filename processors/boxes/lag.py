@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from errata.processors.boxes.base import WHY
+from errata.processors.boxes.bounds import Bounds
 from errata.processors.boxes.ordered import FIRST, Ordered, OrderedGroups
 from errata.processors.expressions.expression import Expression
 from errata.schemas.arc import Arc
@@ -52,6 +53,14 @@ class Lag(Ordered):
             "offset": self.offset,
             "input": self.input.name,
         }
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc: also an earlier value has that of its field."""
+        (known,) = above
+        if known.why or known.reads(self.by):
+            return known if known.why else self._unbounded
+        kept = known.only(self.columns_read)
+        return Bounds({**kept.fields, **known.computed(self.expressions).fields})
 
     def due_results(self, ordered: OrderedGroups, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the known tuples whose earlier tuple is known, or known not to exist.

@@ -20,6 +20,7 @@ from errata.processors.boxes.base import (
     dead_letters_for,
     without_failures,
 )
+from errata.processors.boxes.bounds import Bounds
 from errata.processors.expressions.expression import Expression
 from errata.processors.expressions.opaque import Call
 from errata.schemas import by_column
@@ -71,6 +72,19 @@ class Map(Stateless):
             calls = "calls a Python function, which may leave results out"
             return f"map {self.arc.name!r} below it {calls}"
         return None
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc: of fields that it keeps or copies, those of its input."""
+        (known,) = above
+        if known.why:
+            return known
+        computed = known.computed(self.expressions)
+        if self.is_opaque and not known.is_exact:  # a function may leave tuples out
+            return self._unbounded
+        if computed.reads([self.arc.event_time, *self.arc.partition_by]):
+            return self._unbounded
+        kept = {n: b for n, b in known.fields.items() if n not in self.expressions}
+        return Bounds({**kept, **computed.fields})
 
     is_tuple_wise = True
     runs_before_spark = True

@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.aggregates.compensating import Compensating, kept_types
+from errata.processors.aggregates.compensating import (
+    AVERAGES,
+    COUNTS,
+    SELECTS,
+    SUMS,
+    Compensating,
+    kept_types,
+)
 from errata.processors.aggregates.user_function import UserFunction
 from errata.processors.boxes.base import Failures
+from errata.processors.boxes.bounds import Bound, Bounds
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.expressions.expression import Expression
 from errata.schemas import by_column
@@ -42,6 +50,19 @@ class State:
     def hidden(self) -> dict[str, FieldType]:
         """The parts that a result carries, by their names in it."""
         return {self.prefix + name: kind for name, kind in kept_types(self.function).items()}
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The fields that it reads."""
+        first = (argument.columns for argument in self.arguments[:1])
+        return self.columns_of_choice.union(*first)
+
+    @property
+    def columns_of_choice(self) -> frozenset[str]:
+        """The fields that decide which values of its first argument count."""
+        others = (argument.columns for argument in self.arguments[1:])
+        condition = frozenset[str]() if self.condition is None else self.condition.columns
+        return condition.union(*others)
 
     def init(self, count: int) -> list[pl.Series]:
         """Return the columns of empty windows."""
@@ -165,6 +186,31 @@ class Result:
     def is_of_user(self) -> bool:
         """Whether one of its calls is to a user's function."""
         return any(isinstance(emission.function, UserFunction) for emission in self.emissions)
+
+    def bound(self, above: Bounds) -> tuple[Bound | None, bool]:
+        """Return how far it may be off, and whether it is inexact.
+
+        Smallest, largest and first values, averages and percentiles are no further off than the
+        values; a sum is not if all of its values are off by a share, and have the same sign.
+
+        Args:
+            above: The bounds of the aggregate's input.
+        """
+        state = next((e.state for e in self.emissions if above.reads(e.state.columns)), None)
+        if state is None:
+            return None, False
+        chooses = above.reads(state.columns_of_choice)
+        if self.around is not None or chooses:
+            return None, True
+        (emission,), value = self.emissions, state.arguments[0]
+        distance, (bound, _) = emission.function.distance, above.of(value)
+        if distance == COUNTS:  # a field that may be off is null in no other tuples
+            return None, not value.is_field
+        if bound is None or (distance == SELECTS and bound.share <= 1):
+            return bound, True
+        if distance == AVERAGES or (distance == SUMS and not bound.absolute):
+            return bound._replace(one_sign=bound.one_sign or bool(bound.share)), True
+        return None, True
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, Failures]:
         """Return its value for each window, and by row why a user's function fails."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
+from errata.processors.boxes.bounds import Bounds, either
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
@@ -60,6 +61,10 @@ class Union(Stateless):
             for name, tuples in zip(self.inputs, inputs, strict=True)
         )
         return united, ()
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc: the wider ones of its inputs."""
+        return either(above)
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the net revisions of the output, from those of all inputs in order."""

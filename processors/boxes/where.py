@@ -20,6 +20,7 @@ from errata.processors.boxes.base import (
     dead_letters_for,
     without_failures,
 )
+from errata.processors.boxes.bounds import Bounds
 from errata.processors.expressions.expression import Expression
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
@@ -71,6 +72,11 @@ class Where(Stateless):
                 f"filter {self.arc.name!r} below it hides results by {names}, not by identity alone"
             )
         return None
+
+    def bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc: those of its input, if what passes is certain."""
+        (known,) = above
+        return self._unbounded if known.reads(self.columns) else known
 
     is_tuple_wise = True
     runs_before_spark = True

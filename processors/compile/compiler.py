@@ -21,6 +21,7 @@ from errata.processors.compile.lag import type_lag
 from errata.processors.compile.loop import type_iterate
 from errata.processors.compile.modes import choose
 from errata.processors.compile.scopes import assign_scopes, members
+from errata.processors.compile.significance import keep_back
 from errata.processors.compile.sources_and_sinks import refuse_own_topics, type_sinks, type_source
 from errata.processors.compile.typed import (
     NAME_RULE,
@@ -165,6 +166,8 @@ def _type_all(network: Network, declarations: Iterable[declared.Declaration], ty
     for declaration in declarations:
         if all(name in typed.arcs for name in declaration.reads):  # else a fault is noted above
             makers[type(declaration)](network, declaration, typed)
+            if declaration.significance is not None:
+                keep_back(declaration, typed)
 
 
 def _compiled(text: Any, above: Arc) -> Expression:

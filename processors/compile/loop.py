@@ -14,7 +14,7 @@ from errata.processors.plan.arc_name import ArcName
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 
-OUTSIDE = ("keep", "scope", "partitions", "place_of_work", "horizon")
+OUTSIDE = ("keep", "scope", "partitions", "place_of_work", "horizon", "significance")
 """Options that only a box outside of loops may declare."""
 
 TypeAll = Callable[[Network, Iterable[declared.Declaration], Typed], None]

@@ -52,7 +52,7 @@ def choose(
             )
         )
         if isinstance(choice, Fault):
-            faults.append(choice)
+            faults.append(replace(choice, box=owner_of(choice.box)))
         elif choice is not None:
             choices[name] = choice
             typed.boxes[name] = box.in_mode(choice, filters_between(typed, name, choice.results))
@@ -128,7 +128,7 @@ def filters_between(typed: Typed, name: str, results: str | None) -> tuple[Filte
         box = typed.boxes[results]
         if box.filter is not None:
             filters.append(box.filter)
-        (results,) = box.inputs
+        results = box.inputs[0]
     return tuple(filters)
 
 
@@ -152,7 +152,7 @@ def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) 
                     f"{widest!r} that it anchors",
                     f"keep of {keep} ms",
                     f"widen keep to {needed} ms or more",
-                    network.declarations[anchor].place,
+                    network.declarations[owner_of(anchor)].place,
                 )
             )
     return faults

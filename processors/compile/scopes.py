@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
-from errata.processors.plan.arc_name import owner_of
+from errata.processors.plan.arc_name import owner_of, scope_owner
 from errata.processors.plan.topology import ingest_scope, owning_scope
 from errata.processors.wire.task_id import ScopeId
 
@@ -31,7 +31,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
         elif is_apart or len(input_scopes) > 1:
-            scopes[name] = name.replace(".", "-")  # an exchange's name has a dot
+            scopes[name] = scope_owner(name).replace(".", "-")  # an exchange's name has a dot
         elif above[0] in typed.spark:
             scopes[name] = above[0] + _READERS
         else:
@@ -47,7 +47,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
 
 
 def _own_choice(network: Network, box: str) -> str | None:
-    declaration = network.declarations.get(box)
+    declaration = network.declarations.get(scope_owner(box))
     return None if declaration is None else declaration.scope
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from errata.processors.boxes.union import Union
-from errata.processors.compile.typed import Typed, bad_name, duration, fault, upward
+from errata.processors.compile.typed import Typed, bad_name, duration, fault
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
+from errata.processors.plan.arc_name import owner_of
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 
@@ -89,12 +91,21 @@ def _text(what: object) -> str:
 
 def _disjoint(network: Network, typed: Typed, inputs: tuple[str, ...] | list[str]) -> bool:
     """Whether no two inputs can hold the same identity at once."""
-    above = [upward(typed, name) for name in inputs]
+    above = [[*_upward(typed, name)] for name in inputs]
     return all(
         any(_parted(network, a, b) or _parted(network, b, a) for a in one for b in two)
         for number, one in enumerate(above)
         for two in above[number + 1 :]
     )
+
+
+def _upward(typed: Typed, arc: str) -> Iterator[str]:
+    """Yield an arc and the arcs upstream that hold all its identities."""
+    above: str | None = arc
+    while above is not None:
+        yield owner_of(above)  # that of exact results too has the box that was declared
+        box = typed.boxes.get(above)
+        above = None if box is None else box.identities_of
 
 
 def _parted(network: Network, one: str, other: str) -> bool:

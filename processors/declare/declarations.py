@@ -37,6 +37,7 @@ class Declaration:
     input: str | None = None
     scope: str | None = None
     keep: Duration | None = None
+    significance: Mapping[str, Any] | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:

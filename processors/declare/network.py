@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from errata.processors.declare.declarations import (
@@ -37,6 +38,12 @@ from errata.processors.declare.options import mistaken
 from errata.processors.windows.time_windows import AnyWindow
 from errata.schemas.arc import HIDDEN_PREFIX
 
+Significance = Mapping[str, int | float | Decimal | str]
+"""By result, how far an emitted value may be from the exact one: a number; a share of the emitted
+value, ``"0.1%"``; or for timestamps a duration. A revision is kept back while all results stay
+within their thresholds; results without one, and null, have to be equal.
+"""
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -46,16 +53,25 @@ class Stream:
     name: str
 
     def where(
-        self, name: str, predicate: str, *, scope: str | None = None, keep: Duration | None = None
+        self,
+        name: str,
+        predicate: str,
+        *,
+        scope: str | None = None,
+        keep: Duration | None = None,
+        significance: Significance | None = None,
     ) -> Stream:
         """Pass only the tuples for which the predicate is true (not null)."""
-        return self._declare(Where, name, predicate=predicate, scope=scope, keep=keep)
+        return self._declare(
+            Where, name, predicate=predicate, scope=scope, keep=keep, significance=significance
+        )
 
     def route(
         self,
         *,
         scope: str | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
         fields: Mapping[str, str] | None = None,
         **outputs: str,
     ) -> tuple[Stream, ...]:
@@ -64,6 +80,7 @@ class Stream:
         Args:
             scope: The scope whose process runs it.
             keep: Makes every output a connection point.
+            significance: See `Significance`.
             fields: Outputs by name, for names that are also options.
             outputs: Predicate by name of the output's arc, in order; the last may be ``"rest"``:
                 all tuples that no other output took. Tuples that no output takes are dropped.
@@ -87,6 +104,7 @@ class Stream:
                     is_route=True,
                     scope=scope,
                     keep=keep,
+                    significance=significance,
                 )
             )
             earlier += (predicate,)
@@ -98,6 +116,7 @@ class Stream:
         *,
         scope: str | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
         partitions: int | None = None,
         fields: Mapping[str, Any] | None = None,
         **expressions: Any,
@@ -111,6 +130,7 @@ class Stream:
             name: Name of the box and of its arc.
             scope: The scope whose process runs the box; default: its input's.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
             partitions: Partitions of its arc if it repartitions; default: its input's.
             fields: Expressions by name, for names that are also options.
             expressions: SQL expression, or `python` function, by name of the resulting field.
@@ -122,6 +142,7 @@ class Stream:
             partitions=partitions,
             scope=scope,
             keep=keep,
+            significance=significance,
         )
 
     def lag(
@@ -133,6 +154,7 @@ class Stream:
         scope: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
         fields: Mapping[str, Any] | None = None,
         **results: Any,
     ) -> Stream:
@@ -148,6 +170,7 @@ class Stream:
             scope: The scope whose process runs the box; default: its input's.
             partitions: Partitions of its arc if groups are repartitioned; default: its input's.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
             fields: Results by name, for names that are also options.
             results: SQL expression over the earlier tuple, by name of the resulting field, as
                 ``previous="price"``; null where there is no earlier tuple.
@@ -161,6 +184,7 @@ class Stream:
             partitions=partitions,
             scope=scope,
             keep=keep,
+            significance=significance,
         )
 
     def distinct(
@@ -171,6 +195,7 @@ class Stream:
         scope: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
     ) -> Stream:
         """Emit one tuple for each combination of values, as SQL's ``SELECT DISTINCT``.
 
@@ -184,9 +209,16 @@ class Stream:
             partitions: Partitions of its arc if equal tuples are repartitioned; its input's when
                 not given.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
         """
         return self._declare(
-            Distinct, name, by=names(by), partitions=partitions, scope=scope, keep=keep
+            Distinct,
+            name,
+            by=names(by),
+            partitions=partitions,
+            scope=scope,
+            keep=keep,
+            significance=significance,
         )
 
     def lookup(
@@ -200,6 +232,7 @@ class Stream:
         scope: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
         fields: Mapping[str, Any] | None = None,
         **expressions: Any,
     ) -> Stream:
@@ -221,6 +254,7 @@ class Stream:
             partitions: Partitions of its arc if a side is repartitioned; default: as many as the
                 wider side has.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
             fields: Results by name, for names that are also options.
             expressions: SQL expression over both sides, by name of the resulting field, as
                 ``symbol="coalesce(renames.new, symbol)"``; this arc's fields need no alias.
@@ -242,6 +276,7 @@ class Stream:
             partitions=partitions,
             scope=scope,
             keep=keep,
+            significance=significance,
         )
 
     def sink(self, topic: str, *, envelope: str = "native", format: str = "avro") -> None:
@@ -271,6 +306,7 @@ class Stream:
         scope: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
         fields: Mapping[str, Any] | None = None,
         **results: Any,
     ) -> Stream:
@@ -303,6 +339,7 @@ class Stream:
             scope: The scope whose process runs the box; default: its input's.
             partitions: Partitions of its arc if groups are repartitioned; default: its input's.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
             fields: Results by name, for names that are also options.
             results: Results by name, e.g. ``vwap="sum(price * size) / sum(size)"``, or a
                 `Compensating` or `CompensatingByValue` function.
@@ -321,6 +358,7 @@ class Stream:
             horizon=horizon,
             scope=scope,
             keep=keep,
+            significance=significance,
         )
 
     def _declare(self, kind: type[Declaration], name: str, **arguments: Any) -> Stream:
@@ -443,6 +481,7 @@ class Network:
         tag: str = "source",
         scope: str | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
     ) -> Stream:
         """Merge all tuples of several arcs; they must have the same fields.
 
@@ -453,6 +492,7 @@ class Network:
                 is added if two arcs may hold the same identity, so not for outputs of one route.
             scope: The scope whose process runs the box.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
         """
         inputs = tuple(map(arc_of, streams))
         unknown = [s for s in inputs if s not in self.declarations]
@@ -465,7 +505,14 @@ class Network:
                 "pass two or more, each once",
             )
         return self.declare(
-            Union, name, input=inputs[0], inputs=inputs, tag=tag, scope=scope, keep=keep
+            Union,
+            name,
+            input=inputs[0],
+            inputs=inputs,
+            tag=tag,
+            scope=scope,
+            keep=keep,
+            significance=significance,
         )
 
     def join(
@@ -478,6 +525,7 @@ class Network:
         scope: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
         fields: Mapping[str, Any] | None = None,
         **expressions: Any,
     ) -> Stream:
@@ -496,6 +544,7 @@ class Network:
             partitions: Partitions of its arc if a side is repartitioned; default: as many as the
                 wider side has.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
             fields: Results by name, for names that are also options.
             expressions: SQL expression over both sides, by name of the resulting field, as
                 ``r="n.x / d.x"``; fields of one side only, and those of `on`, need no alias.
@@ -519,6 +568,7 @@ class Network:
             partitions=partitions,
             scope=scope,
             keep=keep,
+            significance=significance,
         )
 
     def iterate(
@@ -530,6 +580,7 @@ class Network:
         rounds: int = 100,
         scope: str | None = None,
         keep: Duration | None = None,
+        significance: Significance | None = None,
     ) -> Stream:
         """Apply a body of boxes to an arc repeatedly, until nothing changes.
 
@@ -548,8 +599,10 @@ class Network:
                 dropped and becomes a dead letter; it returns when a revision lets it settle.
             scope: The scope whose process runs the loop.
             keep: Makes the arc a connection point.
+            significance: See `Significance`.
         """
         loop = {"input": arc_of(start), "rounds": rounds, "scope": scope, "keep": keep}
+        loop |= {"significance": significance}
         outside, sinks = self.declarations, self.sinks
         self.declarations, self.sinks = dict(outside), []
         try:

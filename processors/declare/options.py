@@ -14,7 +14,7 @@ from errata.processors.windows.time_windows import AnyWindow
 
 ELSEWHERE = frozenset({
     "as_of", "allowed_lateness", "filter", "grace", "group_by", "having", "horizon", "lateness",
-    "left_on", "order_by", "partition_by", "right_on", "select", "significance", "ttl", "watermark",
+    "left_on", "order_by", "partition_by", "right_on", "select", "ttl", "watermark",
     "within",
 })  # fmt: skip
 """Options of other boxes and other systems: as results only under ``fields=``."""

@@ -36,6 +36,11 @@ class Expression:
     columns: frozenset[str]
     _part: Part
 
+    @property
+    def is_field(self) -> bool:
+        """Whether it is a field by itself, as it is named."""
+        return self.columns == {self.text}
+
     def evaluate(self, tuples: pl.DataFrame) -> pl.Series:
         """Return its values in the physical type, one for each tuple.
 

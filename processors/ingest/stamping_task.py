@@ -91,7 +91,7 @@ class StampingTask(Task):
         ]
 
     def _is_awaited(self, now: int) -> bool:
-        """Whether a task of boxes waits for an epoch to come, to write lost records again there.
+        """Whether a task of boxes waits for an epoch: to write lost records again, or to settle.
 
         Without input there would be none. One ingest task stamps it, and the others follow.
         """
@@ -99,8 +99,11 @@ class StampingTask(Task):
         if not is_first or elapsed_ms(self.stamped_ms, now_ms=now) < AWAITED_MS:
             return False
         scopes = self.plan.topology.scopes
-        tasks = (task for scope in scopes for task in self.view.tasks(scope))
-        return any(self.view.of(task).rebuilt == PENDING for task in tasks)
+        tasks = ((scope, task) for scope in scopes for task in self.view.tasks(scope))
+        return any(
+            self.view.of(task).rebuilt == PENDING or self.view.unsettled(scope, task)
+            for scope, task in tasks
+        )
 
     def _pairs(
         self, epoch: int, watermark: int

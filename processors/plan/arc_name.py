@@ -1,8 +1,9 @@
 """Names of arcs, with one parser and one printer.
 
 Users name arcs; the compiler adds others between them. An exchange is named after the box that
-reads it. An arc that is written only to sinks, behind an exchange, has a box of its own. Names that
-users give have neither dots nor dashes.
+reads it. An arc that is written only to sinks, behind an exchange, has a box of its own. So have
+the exact results of a box with ``significance=``, and those that it keeps back. Names that users
+give have neither dots nor dashes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 _EXCHANGE, _SINK = ".exchange", "sink"
+EXACT, KEPT = "exact", "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class ArcName:
 
     Args:
         declared: The declared box or source that the arc serves.
-        part: ``sink``: the arc of its sinks; else the alias of one of its inputs; "": its own arc.
+        part: ``sink``: the arc of its sinks; ``exact``, ``kept``: see `significance`; else the
+            alias of one of its inputs; "": its own arc.
         is_exchange: Whether it is the exchange in front of that.
 
     Example:
@@ -48,6 +51,22 @@ class ArcName:
     def is_sink(self) -> bool:
         """Whether the arc is only written to sinks."""
         return self.part == _SINK and not self.is_exchange
+
+
+def part_of(box: str, part: str) -> str:
+    """Return the name of the box that writes the `EXACT` or `KEPT` results of a box."""
+    return str(ArcName(box, part))
+
+
+def scope_owner(box: str) -> str:
+    """Return the declared box in whose scope a box runs by default: the exchange's own, or itself.
+
+    Example:
+        >>> scope_owner("sums-exact"), scope_owner("sums.exchange")
+        ('sums', 'sums.exchange')
+    """
+    name = ArcName.parse(box)
+    return name.declared if name.part in (EXACT, KEPT) and not name.is_exchange else box
 
 
 def sink_of(arc: str) -> str:

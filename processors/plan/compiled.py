@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Self
 
 from errata.processors.boxes.base import Box
+from errata.processors.boxes.bounds import EXACT, Bounds
 from errata.processors.boxes.modes import Choice
 from errata.processors.boxes.replay import ReplayPath
 from errata.processors.plan.placement import Placement, Requested
@@ -48,6 +49,17 @@ class CompiledPlan(Plan):
         placement = Placement.of(self.topology, self.requested, topic_partitions, sink_partitions)
         return replace(self, placement=placement)
 
+    @cached_property
+    def bounds(self) -> dict[str, Bounds]:
+        """By arc: how far what it holds may be from what it would hold without ``significance=``.
+
+        Bound sources count as exact.
+        """
+        known = dict.fromkeys(self.topology.sources, EXACT)
+        for name, box in self.boxes.items():
+            known[name] = box.bounds(*(known[arc] for arc in box.inputs))
+        return known
+
     def replayed_points(self) -> list[str]:
         """Return the connection points that some box replays; they need sweepers."""
         return self._replayed_by(self.boxes)
@@ -55,6 +67,20 @@ class CompiledPlan(Plan):
     def replayed_points_of(self, scope: Scope) -> list[str]:
         """Return the connection points that the boxes of a scope replay."""
         return self._replayed_by(scope.boxes)
+
+    def fetched_by(self, box: str) -> list[str]:
+        """Return the connection points from which a box fetches results.
+
+        In downstream mode that is the one that holds them, and that of its results which are kept
+        back.
+        """
+        if self.boxes[box].reads_back:
+            return [box]
+        results = self.choices[box].results if box in self.choices else None
+        if results is None:
+            return []
+        kept = self.boxes[results].kept_back
+        return [results] if kept is None else [results, kept.name]
 
     def replayed_everywhere(self, box: str) -> list[str]:
         """Return the connection points of which a box replays all partitions."""
@@ -124,6 +150,5 @@ class CompiledPlan(Plan):
         for box in boxes:
             if box in self.paths:
                 replayed |= {anchor.arc.name for anchor in self.paths[box].anchors}
-            if box in self.choices and (results := self.choices[box].results):
-                replayed.add(results)
+            replayed |= {*self.fetched_by(box)}
         return [arc for arc in self.topology.arcs if arc in replayed]

@@ -22,6 +22,7 @@ from errata.processors.wire.plan_records import (
     EndRecord,
     PlanRecord,
     PlanRecordError,
+    SettleRecord,
     SwitchRecord,
     WatermarkRecord,
 )
@@ -68,6 +69,17 @@ def put_back(
     record = WatermarkRecord(source, time_ms, resent)
     _write(cluster, plan, record)
     return record
+
+
+def settle(cluster: Cluster, plan: Plan, number: int) -> None:
+    """Tell the boxes that keep revisions back to emit them, each task in its next epoch.
+
+    Args:
+        cluster: The cluster.
+        plan: The network.
+        number: How often that has been asked for, this time included.
+    """
+    _write(cluster, plan, SettleRecord(number))
 
 
 @dataclass(frozen=True)

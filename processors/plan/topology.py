@@ -293,6 +293,10 @@ class Topology:
         """Whether windows of a scope may close in an epoch without input."""
         return any(box in self.modes for box in self.scopes[scope].boxes)
 
+    def keeps_back(self, scope: str) -> bool:
+        """Whether a box of a scope keeps revisions back."""
+        return any("kept_back" in self.boxes[box] for box in self.scopes[scope].boxes)
+
     @property
     def all_scopes(self) -> list[str]:
         """The scopes of sources, and then all others."""

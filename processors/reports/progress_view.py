@@ -26,9 +26,10 @@ from errata.processors.wire.plan_records import (
     AnyPlanRecord,
     EndRecord,
     PlanRecordError,
+    SettleRecord,
     WatermarkRecord,
 )
-from errata.processors.wire.report import FOREVER, IDLE, MOST_PAIRS, NEVER, Report
+from errata.processors.wire.report import FOREVER, IDLE, MOST_PAIRS, NEVER, SETTLES, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import by_column, framing
 from errata.topics import names
@@ -89,6 +90,8 @@ class View:
         self.ends: dict[str, dict[int, int]] = {}
         self.put_back: dict[str, WatermarkRecord] = {}
         """By source: where an operator has put its watermark back to."""
+        self.settles = 0
+        """How often `errata settle` was run."""
         self.unreadable: dict[bytes, UnreadableRecord] = {}
         """By key of the plan topic: the newest record, if it can't be read."""
         self._versions: dict[type[AnyPlanRecord], int] = {}
@@ -186,8 +189,16 @@ class View:
             self.ends[record.source] = dict(record.offsets)
         elif isinstance(record, WatermarkRecord):
             self.put_back[record.source] = record
+        elif isinstance(record, SettleRecord):
+            self.settles = record.number
         elif record is not None:
             self._versions[type(record)] = record.version
+
+    def unsettled(self, scope: str, task: str) -> int:
+        """Return how many runs of `errata settle` a task has still to carry out."""
+        if not self.plan.topology.keeps_back(scope):
+            return 0
+        return max(self.settles - self.of(task).counts.get(SETTLES, 0), 0)
 
     @property
     def version(self) -> int:

@@ -68,7 +68,7 @@ def oldest_requested(shared: Shared, arc: str, partition: int) -> int | None:
     None if no box replays the arc.
     """
     plan = shared.plan
-    near = {name for name, choice in plan.choices.items() if choice.results == arc}
+    near = {name for name in plan.boxes if arc in plan.fetched_by(name)}
     tasks: set[str] = set()
     for name, path in plan.paths.items():
         if arc in plan.replayed_everywhere(name):

@@ -185,6 +185,7 @@ class ScopeRun:
         watermark: int,
         uncommitted: Mapping[str, list[pl.DataFrame]],
         committed: int,
+        settles: bool = False,
     ) -> EpochSteps:
         """Process one epoch; yields requests for history and is sent the replies.
 
@@ -207,6 +208,7 @@ class ScopeRun:
             uncommitted: By arc, this task's revisions since `committed`, in the order of epochs.
             committed: Last epoch that this task committed. The history of arcs that the task
                 writes is requested as of this epoch, and `uncommitted` is applied to the reply.
+            settles: Whether boxes emit what they keep back.
         """
         netted = {name: self._net(name, revisions) for name, revisions in inputs.items()}
         changes = {name: revisions for name, revisions in netted.items() if revisions.height}
@@ -215,7 +217,10 @@ class ScopeRun:
         counts = result.counts
         running: dict[str, tuple[BoxSteps, Need]] = {}
         nothing_kept = Live()
-        order = self.order(self.graph, self._active(changes, closes, watermark))
+        active = {*self._active(changes, closes, watermark)}
+        if settles:
+            active |= {self.numbers[name] for name, box in self.boxes.items() if box.reads_back}
+        order = self.order(self.graph, active)
 
         def advance(name: str, run: BoxSteps, answers: list[pl.DataFrame] | None) -> None:
             with _as_box_error(name, epoch):
@@ -243,6 +248,8 @@ class ScopeRun:
                     order.done(number, emitted=False)  # the static order runs idle boxes too
                     continue
                 kept = live.get(name, nothing_kept)
+                if settles and box.reads_back:
+                    kept = replace(kept, settles=True)
                 run = box.process(*box_inputs, live=kept, wm_before=memory.watermark, wm=watermark)
                 advance(name, run, None)
             if not running:
@@ -327,9 +334,9 @@ class _HistoryRequest:
         if need.kind == RESULTS:
             # a downstream scope may store them; it has read committed revisions only
             self._newer = [(run.boxes[name].stored, own.uncommitted.get(name, []))]
-            arc = run.plan.choices[name].results or name
-            take = partial(self._take, 0) if need.take else None
-            self.queries = [ReplayQuery(arc, own.committed, need.ranges, take=take)]
+            arcs = run.plan.fetched_by(name)
+            take = partial(self._take, 0) if need.take and len(arcs) == 1 else None
+            self.queries = [ReplayQuery(arc, own.committed, need.ranges, take=take) for arc in arcs]
             return
         path = run.plan.paths[name]
         self._newer = [(anchor.arc, self._since_commit(anchor.arc.name)) for anchor in path.anchors]
@@ -363,6 +370,10 @@ class _HistoryRequest:
 
     def history(self, answers: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
         """Return what the box has not taken, and the task's own newer tuples."""
+        if len(answers) > len(self._newer):  # results, and those of them that are kept back
+            stored, kept = answers
+            box = self._run.plan.boxes[self.queries[0].arc]
+            answers = [box.exact_results(by_column.pick(stored, self._newer[0][0].fields), kept)]
         pairs = zip(answers, self._newer, strict=True)
         with _as_box_error(self._name, self._own.epoch):
             return self._of_box([overlay(tuples, *newer) for tuples, newer in pairs])

@@ -31,7 +31,7 @@ from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, AnyInput, Shared
 from errata.processors.tasks.sink_content import sink_content
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
+from errata.processors.wire.report import INTERVAL_MS, NEVER, SETTLES, Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
@@ -435,11 +435,14 @@ class ScopeTask(Task):
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] if there is nothing to do.
 
-        Epochs that bring no input and close no window are skipped.
+        Epochs that bring no input and close no window are skipped, unless the task has to settle.
         """
         if frontier <= self.report.done:
             return []
         epochs = sorted({epoch for i in self.inputs.values() for epoch in i.epochs(frontier)})
+        unsettled = self.view.unsettled(self.scope.name, self.name)
+        if unsettled and epochs[-1:] != [frontier]:
+            epochs.append(frontier)
         epochs = epochs[:EPOCHS_A_COMMIT]
         upto = epochs[-1] if len(epochs) == EPOCHS_A_COMMIT else frontier
         memory, rows = self.memory, 0
@@ -456,7 +459,12 @@ class ScopeTask(Task):
                 arc: by_column.kept(frame, frame["epoch"] == epoch) for arc, frame in taken.items()
             }
             wm = line.following(memory.done, memory.watermark, epoch=epoch)
-            result = yield from self._epoch(epoch, inputs, memory, wm, uncommitted)
+            settles = unsettled if epoch == frontier else 0
+            result = yield from self._epoch(
+                epoch, inputs, memory, wm, uncommitted, settles=bool(settles)
+            )
+            if settles:
+                result.counts[SETTLES] = settles
             memory, rows = result.memory, rows + sum(map(len, inputs.values()))
             results.append(result)
             for arc, revisions in result.revisions.items():
@@ -479,6 +487,8 @@ class ScopeTask(Task):
         memory: Memory,
         wm: int,
         uncommitted: dict[str, list[pl.DataFrame]],
+        *,
+        settles: bool,
     ) -> Generator[bool, None, EpochResult]:
         run = self.run.epoch(
             epoch,
@@ -487,6 +497,7 @@ class ScopeTask(Task):
             watermark=wm,
             uncommitted=uncommitted,
             committed=self.report.done,
+            settles=settles,
         )
         try:
             queries = next(run)

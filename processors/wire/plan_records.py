@@ -1,4 +1,4 @@
-"""The records of the plan topic: the plan, a switch, ends and watermarks of sources.
+"""The records of the plan topic: the plan, a switch, settling, ends and watermarks of sources.
 
 Keys are text and values are JSON, so that people can read them. The topic is compacted: the newest
 record of a key counts. ``docs/protocol.md#7-the-plan-topic`` gives every field. A reader ignores
@@ -14,7 +14,11 @@ from typing import Any
 
 from errata.schemas.errors import ErrataError
 
-PLAN, SWITCH, _END, _WATERMARK = b"plan", b"switch", b"end.", b"watermark."
+PLAN, SWITCH, SETTLE = b"plan", b"switch", b"settle"
+_END, _WATERMARK = b"end.", b"watermark."
+
+MOST = 2**31
+"""Counts are smaller."""
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading a foreign value may raise."""
@@ -55,6 +59,17 @@ class SwitchRecord:
 
 
 @dataclass(frozen=True)
+class SettleRecord:
+    """That boxes have to emit what they keep back, under the key ``settle``.
+
+    Args:
+        number: How often that was asked for. A task that has settled less often does so.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True)
 class EndRecord:
     """The declared end of a source, under the key ``end.<source>``.
 
@@ -82,7 +97,7 @@ class WatermarkRecord:
     resent: int = 0
 
 
-AnyPlanRecord = PlanRecord | SwitchRecord | EndRecord | WatermarkRecord
+AnyPlanRecord = PlanRecord | SwitchRecord | SettleRecord | EndRecord | WatermarkRecord
 
 
 def encode(record: AnyPlanRecord) -> tuple[bytes, bytes]:
@@ -92,7 +107,8 @@ def encode(record: AnyPlanRecord) -> tuple[bytes, bytes]:
     if isinstance(record, WatermarkRecord):
         content = {"time_ms": record.time_ms, "resent": record.resent}
         return _WATERMARK + record.source.encode(), _json(content)
-    return PLAN if isinstance(record, PlanRecord) else SWITCH, _json(vars(record))
+    keys = {PlanRecord: PLAN, SwitchRecord: SWITCH, SettleRecord: SETTLE}
+    return keys[type(record)], _json(vars(record))
 
 
 def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
@@ -103,12 +119,14 @@ def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
     """
     if key is None or value is None:
         return None
-    if key not in (PLAN, SWITCH) and not key.startswith((_END, _WATERMARK)):
+    if key not in (PLAN, SWITCH, SETTLE) and not key.startswith((_END, _WATERMARK)):
         return None
     try:
         content = json.loads(value)
         if key == SWITCH:
             return SwitchRecord(_int(content["version"]))
+        if key == SETTLE:
+            return SettleRecord(_count(content["number"]))
         if key.startswith(_WATERMARK):
             source = key.removeprefix(_WATERMARK).decode()
             return WatermarkRecord(source, _int(content["time_ms"]), _int(content["resent"]))
@@ -140,6 +158,12 @@ def _int(value: Any) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} in place of an integer")
     return value
+
+
+def _count(value: Any) -> int:
+    if not 0 <= _int(value) < MOST:
+        raise ValueError(f"{value} in place of a count")
+    return value  # type: ignore[no-any-return]
 
 
 def _json(content: Any) -> bytes:

@@ -54,6 +54,9 @@ NO_REPORT = b""
 FOREIGN = "foreign"
 """Key of a running total: records in topics of tasks that no task can have written."""
 
+SETTLES = "settles"
+"""Key of a running total: how many runs of `errata settle` a task has carried out."""
+
 SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
 WAITS, TRUSTED, LOWERED, PROCESS = "waits_for", "trusted_ms", "lowered_epoch", "process"
 WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS, TRUSTED, LOWERED, PROCESS
@@ -393,6 +396,9 @@ OF_BOXES = frozenset(
         "held",
         "chosen",
         "expected",
+        "inexact",
+        "settled",
+        "kept_back",
         _REFUSED,
     }
 )

@@ -257,6 +257,7 @@ class Maker:
                 key,
                 b"plan",
                 b"switch",
+                b"settle",
                 b"end.trades",
                 b"end.none",
                 b"watermark.trades",
@@ -281,6 +282,8 @@ class Maker:
             b'{"time_ms": ' + b"9" * 5_000 + b', "resent": 0}',
             b'{"time_ms": 9223372036854775807, "resent": -1}',
             b'{"time_ms": 1.5, "resent": 0}',
+            b'{"number": -1}',
+            b'{"number": 4611686018427387904}',
             b'{"version": 0}',
             b'{"version": "1"}',
             b'{"version": 99999999999999999999999}',
@@ -304,6 +307,9 @@ class Maker:
                     numbers = [n for n in parsed.values() if isinstance(n, int)]
                     if min(numbers, default=2**62) < 2**60:
                         return None
+                number = parsed.get("number") if key == b"settle" else None
+                if isinstance(number, int) and 0 <= number < 2**31:
+                    return None
                 if key == b"plan" and "sources" in str(parsed):
                     return None
         return Hostile(place, key, told)

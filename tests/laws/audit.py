@@ -16,6 +16,7 @@ from tests.laws.intake import Findings, IntakeAudit, Report
 from tests.laws.loop_letters import LoopLetters
 from tests.laws.networks import SOURCE
 from tests.laws.oracle import FOREVER, Content, Tuple, contents, watermark
+from tests.laws.significant import Emitted, beyond
 from tests.laws.simulation import Simulation
 from tests.laws.sinks import SinkAudit
 
@@ -36,6 +37,8 @@ class Audit:
         self.newest = {task: reports[-1] for task, reports in self.reports.items()}
         arcs = self.history.arcs.items()
         self.revisions = {arc: [self._believed(place) for place in own] for arc, own in arcs}
+        boxes = simulation.shape.boxes
+        self.significant = [box for box in boxes if isinstance(box, Emitted)]
         self.of_loops = LoopLetters(simulation.shape.boxes, self.history, self.found)
         self._begin()
         self._progress()
@@ -132,12 +135,62 @@ class Audit:
                 if after is not None:
                     sources[source][key,] = after
             wm = watermark(self.pairs, epoch, lowered=self.lowered)
-            self.contents = contents(self.simulation.shape.boxes, sources, wm)
+            emitted = {
+                box.name: {i: t for part in folded[box.name] for i, t in part.items()}
+                for box in self.significant
+            }
+            boxes = self.simulation.shape.boxes
+            self.contents = contents(boxes, sources, wm, emitted=emitted)
+            if self.significant and epoch >= self.simulation.since:
+                self._bounded(epoch, by_epoch[epoch])
+                self._bounded_down_chains(epoch, folded, contents(boxes, sources, wm))
             for arc, wanted in self.contents.items():
                 if arc in folded and epoch >= self.simulation.since and self._ends(arc, epoch):
                     self._compare(arc, epoch, folded[arc], wanted)
             self.of_loops.saw(epoch, self.contents)
             self._saw(epoch)
+
+    def _bounded(self, epoch: int, revisions: list[tuple[str, int, Report]]) -> None:
+        """L7: emitted results are within their thresholds; no revision of such a one is emitted."""
+        all_due = self._settled_in(epoch)
+        for box in self.significant:
+            exact, emitted = self.contents[box.exact], self.contents[box.name]
+            for text in box.far(emitted, exact):
+                self.found["L7"].append(f"{box.name} epoch {epoch}: {text}")
+            for arc, _, revision in revisions:
+                if arc == box.name and revision["op"] == "replace" and not all_due:
+                    before, after = revision["before"], revision["after"]
+                    if box.is_near(before, {name: after[name] for name in before}):
+                        self.found["L2"].append(f"{arc} epoch {epoch}: {revision} is near enough")
+            self.seen["results that are kept back"] += sum(
+                emitted[identity] != emitted[identity] | content
+                for identity, content in exact.items()
+                if identity in emitted
+            )
+
+    def _settled_in(self, epoch: int) -> bool:
+        """Whether a task has emitted in an epoch what it kept back: settled, or was rebuilt."""
+        for reports in self.reports.values():
+            for before, after in pairwise([{"counts": {}}, *reports]):
+                for what in ("settles", "rebuilt"):
+                    rose = after["counts"].get(what, 0) > before["counts"].get(what, 0)
+                    if rose and after["done"] == epoch:
+                        self.seen["results that were settled"] += what == "settles"
+                        return True
+        return False
+
+    def _bounded_down_chains(
+        self, epoch: int, folded: dict[str, list[Content]], exact: dict[str, Content]
+    ) -> None:
+        """L7: each arc is within the bounds that `errata explain` prints."""
+        for arc, parts in folded.items():
+            bounds, shown = self.plan.bounds.get(arc), self.plan.topology.arcs[arc].visible
+            if arc not in exact or bounds is None or bounds.is_exact or bounds.why:
+                continue
+            emitted = {identity: t for part in parts for identity, t in part.items()}
+            for text in beyond(bounds.fields, emitted, exact[arc], shown):
+                self.found["L7"].append(f"{arc} epoch {epoch}: {text}")
+            self.seen["bounds of boxes below"] += arc not in {b.name for b in self.significant}
 
     def _saw(self, epoch: int) -> None:
         """Inspect all contents as of an epoch."""

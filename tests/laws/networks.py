@@ -13,6 +13,7 @@ from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.compiled import CompiledPlan
 from tests.laws import oracle
 from tests.laws.oracle import Aggregate, Box, closed_at, count, largest, mean, total
+from tests.laws.significant import Emitted
 from tests.laws.tape import PLAIN, Tape
 
 PARTITIONS = 2
@@ -328,6 +329,45 @@ def _plus(more: int, tuples: list[oracle.Tuple]) -> int:
     return len(tuples) + more
 
 
+NEAR = {"n": 2, "total": 9, "biggest": "60%"}
+NEAR_ALL = {"all": "40%", "top": 6, "trades": 1.5}
+
+
+def close_enough(*, kept: bool) -> Shape:
+    """Aggregates that keep revisions back; if not `kept`, replays go through the first one."""
+    net, scaled = front(kept=kept)
+    boxes: list[Box] = []
+    for name, mode, keep in (("near", "downstream", KEEP), ("first", "upstream", None)):
+        first = scaled.aggregate(
+            name,
+            by=["product"],
+            window=tumbling(12),
+            mode=mode,
+            keep=KEEP if kept else keep,
+            significance=NEAR,
+            fields=FIRST,
+        )
+        exact = replace(FIRST_ORACLE, name=f"{name}-exact", by=("product",), size=12, slide=12)
+        boxes += [exact, Emitted(name, exact.name, NEAR, "window_end")]
+    for name, mode, scope in (("up", "upstream", None), ("down", "downstream", "two")):
+        first.aggregate(
+            name,
+            by=["product"],
+            window=hopping(24, every=12),
+            mode=mode,
+            scope=scope,
+            keep=KEEP,
+            significance=NEAR_ALL,
+            fields=SECOND,
+        )
+        exact = replace(SECOND_ORACLE, name=f"{name}-exact")
+        boxes += [exact, Emitted(name, exact.name, NEAR_ALL, "window_end")]
+    return replace(
+        shape_of(net, tuple(boxes), ("up", "down"), every_arc=True),
+        agree=(("up", "down"), ("near", "first"), ("up-kept", "down-kept")),
+    )
+
+
 SHAPES: tuple[Callable[..., Shape], ...] = (
     apart,
     together,
@@ -339,4 +379,5 @@ SHAPES: tuple[Callable[..., Shape], ...] = (
     united,
     rekeyed,
     diamond,
+    close_enough,
 )

@@ -215,11 +215,26 @@ Box = Where | Map | Aggregate | Distinct | Union | Join | Lag | Counting
 """Those of `tests.laws.loops` also belong to it."""
 
 
-def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> dict[str, Content]:
-    """Return the content of every arc, given the content of the sources' arcs and wm(e)."""
+def contents(
+    boxes: Iterable[Box],
+    sources: Mapping[str, Content],
+    wm: int,
+    *,
+    emitted: Mapping[str, Content] | None = None,
+) -> dict[str, Content]:
+    """Return the content of every arc, given the content of the sources' arcs and wm(e).
+
+    Args:
+        boxes: The boxes.
+        sources: The content of the sources' arcs.
+        wm: The watermark.
+        emitted: By arc of a box that keeps revisions back: its content.
+    """
     found = dict(sources)
     for box in boxes:
-        if isinstance(box, Union):
+        if emitted is not None and box.name in emitted:
+            found[box.name] = emitted[box.name]
+        elif isinstance(box, Union):
             found[box.name] = box.united(found)
         elif isinstance(box, Where | Map | Aggregate | Distinct | InOrder):
             found[box.name] = box.content(found[box.input], wm)

@@ -20,6 +20,7 @@ from tests.laws.random_boxes import FIELDS, Flow, kind
 from tests.laws.random_loops import Looping, has_links
 from tests.laws.random_results import Rows, draw_predicate, draw_results
 from tests.laws.random_times import Times, draw_times
+from tests.laws.significant import keep_back
 from tests.laws.tape import Tape
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
@@ -41,12 +42,16 @@ def random_shape(seed: int, **boxes: bool) -> RandomShape:
 
     Args:
         seed: The seed.
-        boxes: As of `random_network`.
+        boxes: As of `random_network`; and ``significance``: whether some keep revisions back.
 
     Raises:
         AssertionError: If it is refused; no network of this module should be.
     """
+    significance = boxes.pop("significance", False)
     made = random_network(seed, **boxes)
+    if significance:
+        keep = made.times.keep
+        made.boxes = keep_back(made.net, made.boxes, made.agree, keep=keep, seed=seed)
     return shape_of(made, made.net)
 
 

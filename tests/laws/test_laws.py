@@ -25,6 +25,7 @@ MUST_HAPPEN = [
     "dead letters",
     "tuples of diamonds",
     "fall-backs",
+    "results that are kept back",
     "coalesced epochs",
     "answers in parts",
     "ranges in parts",

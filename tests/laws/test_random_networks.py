@@ -69,6 +69,12 @@ def test_laws_hold_in_a_random_network_with_rows(seed):
     judge(seed, rows=True, joins=seed % 3 == 0)
 
 
+@pytest.mark.parametrize("seed", SEEDS_OF_A_KIND)
+def test_laws_hold_in_a_random_network_that_keeps_revisions_back(seed):
+    kinds = [{}, {"joins": True}, {"rows": True}, {"loops": True}]
+    judge(seed, significance=True, **kinds[seed % len(kinds)])
+
+
 def test_a_few_networks_have_windows_that_count_and_lags_and_boxes_below_them():
     found = set()
     for seed in range(FEW):

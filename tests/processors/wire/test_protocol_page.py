@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from errata.processors.wire import dead_letter, replay, report
-from errata.processors.wire.plan_records import PlanRecord, SwitchRecord, WatermarkRecord
+from errata.processors.wire.plan_records import (
+    PlanRecord,
+    SettleRecord,
+    SwitchRecord,
+    WatermarkRecord,
+)
 from errata.schemas.avro import revision_schema
 from errata.schemas.fields import FieldType
 
@@ -23,7 +28,11 @@ SCHEMAS = {
     "Reply": replay.REPLY_SCHEMA,
     "8. Dead letters": dead_letter.SCHEMA,
 }
-RECORDS = {"Key `plan`": PlanRecord, "Key `switch`": SwitchRecord}
+RECORDS = {
+    "Key `plan`": PlanRecord,
+    "Key `switch`": SwitchRecord,
+    "Key `settle`": SettleRecord,
+}
 
 
 def tables(heading: str) -> list[list[list[str]]]:
