@@ -190,6 +190,12 @@ REPLAYED = Metric(
     (*_TASK, "box"),
     "Tuples that a box was replayed, or results that it fetched.",
 )
+KEPT_BACK = Metric(
+    "errata_kept_back_total",
+    COUNTER,
+    (*_TASK, "box"),
+    "Revisions that a box with significance= has kept back.",
+)
 FALLBACKS = Metric(
     "errata_fallbacks_total",
     COUNTER,
@@ -282,7 +288,7 @@ REGISTRY_FAILURES = Metric(
 TASK_METRICS = (
     RECORDS, INGESTED, LATE, DISAGREED, DEAD_LETTERS, REVISIONS, EPOCHS, COMMITS, DOUBTFUL,
     ATTEMPTS, WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED,
-    FALLBACKS, REBUILDS, FOREIGN_RECORDS, LIVE, INDEX_FULL,
+    KEPT_BACK, FALLBACKS, REBUILDS, FOREIGN_RECORDS, LIVE, INDEX_FULL,
 )  # fmt: skip
 SWEEPER_METRICS = (ANSWERED, REFUSED, IGNORED, SENT, COPIED, BYTES, SEGMENTS, FULL)
 SHARED_METRICS = (INVALID_REPORTS, REGISTRY_UP, REGISTRY_FAILURES)

@@ -28,6 +28,7 @@ _KINDS = ("closed", "revised")
 _BY_BOX = (
     (catalogue.REPLAYS, ("requests", "shared")),
     (catalogue.REPLAYED, ("replayed", "fetched")),
+    (catalogue.KEPT_BACK, ("kept_back",)),
     (catalogue.FALLBACKS, ("fallbacks",)),
 )
 

@@ -151,12 +151,12 @@ class Audit:
             self._saw(epoch)
 
     def _bounded(self, epoch: int, revisions: list[tuple[str, int, Report]]) -> None:
-        """L7: emitted results are within their thresholds; no revision of such a one is emitted."""
+        """L8: emitted results are within their thresholds; no revision of such a one is emitted."""
         all_due = self._settled_in(epoch)
         for box in self.significant:
             exact, emitted = self.contents[box.exact], self.contents[box.name]
             for text in box.far(emitted, exact):
-                self.found["L7"].append(f"{box.name} epoch {epoch}: {text}")
+                self.found["L8"].append(f"{box.name} epoch {epoch}: {text}")
             for arc, _, revision in revisions:
                 if arc == box.name and revision["op"] == "replace" and not all_due:
                     before, after = revision["before"], revision["after"]
@@ -182,14 +182,14 @@ class Audit:
     def _bounded_down_chains(
         self, epoch: int, folded: dict[str, list[Content]], exact: dict[str, Content]
     ) -> None:
-        """L7: each arc is within the bounds that `errata explain` prints."""
+        """L8: each arc is within the bounds that `errata explain` prints."""
         for arc, parts in folded.items():
             bounds, shown = self.plan.bounds.get(arc), self.plan.topology.arcs[arc].visible
             if arc not in exact or bounds is None or bounds.is_exact or bounds.why:
                 continue
             emitted = {identity: t for part in parts for identity, t in part.items()}
             for text in beyond(bounds.fields, emitted, exact[arc], shown):
-                self.found["L7"].append(f"{arc} epoch {epoch}: {text}")
+                self.found["L8"].append(f"{arc} epoch {epoch}: {text}")
             self.seen["bounds of boxes below"] += arc not in {b.name for b in self.significant}
 
     def _saw(self, epoch: int) -> None:

@@ -7,6 +7,7 @@ from tests.mutants.failing import FAILURES
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.jobs import JOBS
 from tests.mutants.joins import JOINS
+from tests.mutants.kept_back import KEPT_BACK
 from tests.mutants.loops import LOOPS
 from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
@@ -18,5 +19,5 @@ from tests.mutants.robust import ROBUST
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION),
+    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION, *KEPT_BACK),
 ]

@@ -62,7 +62,7 @@ ELSEWHERE = {
 ROW = "{:<10} {:>5}  {:<10} {}"
 """A row of the table: the law, seconds, networks, and the mutant's name."""
 A_TEST = "a test"
-FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)
+FOUND = re.compile(r"^E .*?\b(L[1-8]|Progress)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)

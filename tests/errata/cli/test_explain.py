@@ -1,6 +1,7 @@
 """What `errata explain` says about a network."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,15 @@ def test_a_result_that_can_not_be_revised_from_what_is_stored_is_not_legal_downs
     assert modes["upstream"]["legal"]
     assert not modes["downstream"]["legal"]
     assert "can't be revised from a stored result" in modes["downstream"]["why"]
+
+
+def test_it_tells_how_far_results_may_be_off(tmp_path: Path, errata: Errata) -> None:
+    file = write_network(tmp_path)
+    within = 'significance={"total": "0.1%", "n": 2}'
+    text = file.read_text().replace('n="count(*)", keep="1d"', f'n="count(*)", keep="1d", {within}')
+    file.write_text(text + 'sums.where("many", "n > 5")\n')
+    found = json.loads(errata("explain", "tape.py", "--json").out)["boxes"]
+    assert found["sums"]["within"] == {"total": "0.1%", "n": "2"}
+    assert "within" not in found["sums-exact"]
+    assert set(found["many"]["within"].values()) == {"none: where 'many' may have other tuples"}
+    assert re.search(r"│ sums +│ total +│ 0.1%", errata("explain", "tape.py").out)
