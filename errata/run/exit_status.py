@@ -53,6 +53,8 @@ def reported(name: str) -> Iterator[None]:
         complain(text, error if os.environ.get(DEBUG) else None)
         raise SystemExit(_status(error)) from error
     except BaseException as error:  # a panic of Polars is not an Exception
+        if isinstance(error, SystemError) and isinstance(error.__cause__, SystemExit):
+            raise error.__cause__ from None  # a signal came while a call in C was under way
         text = f"internal error in `{name}`: {type(error).__name__}: {' '.join(str(error).split())}"
         shown = logs.is_json() or os.environ.get(DEBUG)
         complain(text, error if shown else None)

@@ -51,6 +51,17 @@ def test_what_a_command_raises_becomes_a_message_and_a_status(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("status", [0, 130])
+def test_a_signal_during_a_call_in_c_is_no_internal_error(
+    status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client for Kafka turns what the signal's handler raises into an error of its own."""
+    error = SystemError("<built-in method list_offsets> returned a result with an exception set")
+    error.__cause__ = SystemExit(status)
+    assert status_of(error) == status
+    assert capsys.readouterr().err == ""
+
+
 def test_a_traceback_is_shown_if_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
