@@ -34,6 +34,13 @@ from errata.schemas.fields import FieldType
 from errata.schemas.partition import partitions
 from errata.topics.cluster import TopicPartition
 
+WAYS = {
+    "replayed": "tuples replayed",
+    "fetched": "results fetched",
+    "kept_back": "revisions kept back",
+}
+"""What is counted of a box, in words."""
+
 _TEXTS = {"string", "uuid", "bytes", "date", "timestamp-millis", "timestamp-micros"}
 
 
@@ -178,9 +185,9 @@ def revise(
     A replace or delete names an existing tuple; a replace keeps fields that are not given. The
     tuple is looked up in the source's arc, and the revision goes to the partition of the topic that
     the tuple came from. A new tuple goes to the partition that Kafka's default partitioner chooses
-    for its identity, unless --partition is given. Only --dry-run prints what the revision changes:
-    it reads the sources' arcs, and computes every box with the revision and without it, at the
-    current watermark.
+    for its identity, unless --partition is given. Only --dry-run prints what the revision changes,
+    and what each box replays, fetches and keeps back for it: it reads the sources' arcs, computes
+    every box, and lets the boxes process the revision, at the current watermark.
     """
     if op not in frames.OPS:
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
@@ -333,13 +340,14 @@ def _show_consequences(
     people: bool,
 ) -> None:
     plan = deployment.plan
+    kept_back = [name for name, box in plan.boxes.items() if box.reads_back]
     contents = {
         name: content if name == source.arc.name else content_of(progress, deployment.codec(name))
-        for name in plan.topology.sources
+        for name in (*plan.topology.sources, *kept_back)
     }
     tuples = {name: c.tuples(plan.topology.arcs[name]) for name, c in contents.items()}
-    changed = consequences(progress, tuples, source=source.arc.name, revision=revision)
-    for arc, revisions in changed.items():
+    found = consequences(progress, tuples, source=source.arc.name, revision=revision)
+    for arc, revisions in found.revisions.items():
         if arc in plan.topology.sources:
             continue
         for line in _lines(plan.topology.arcs[arc], revisions):
@@ -347,6 +355,7 @@ def _show_consequences(
                 _print_revision(plan.topology.arcs[arc], line)
             else:
                 print_lines([{"arc": arc, **line}])
+    _show_ways(found.counts, people=people)
     read = ", ".join(f"{c.read} revisions of {name!r}" for name, c in contents.items())
     without_history = [
         name for name in plan.topology.sources if not plan.topology.arcs[name].is_connection_point
@@ -355,6 +364,17 @@ def _show_consequences(
     if without_history:
         rest = f"; {', '.join(without_history)} keep no history, so tuples may be missing"
     complain(f"read {read}{rest}; windows that the watermark has not passed show nothing yet")
+
+
+def _show_ways(counts: dict[str, dict[str, int]], *, people: bool) -> None:
+    """Print for each box that the revision reaches by which way it revises its results."""
+    for box, own in counts.items():
+        ways = {what: own[what] for what in WAYS if what in own}
+        if ways and people:
+            told = (f"{count} {WAYS[what]}" for what, count in ways.items())
+            typer.echo(f"{box}: {', '.join(told)}")
+        elif ways:
+            print_lines([{"box": box, **ways}])
 
 
 def _lines(arc: Arc, revisions: pl.DataFrame) -> list[dict[str, Any]]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 
 from errata.client.reading import Tail
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.boxes.base import difference
+from errata.processors.boxes.replay import ReplayQuery, merged, overlay
+from errata.processors.boxes.sharing import Part
+from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.placement import Placement
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.rebuild import recompute
+from errata.processors.tasks.scope_run import EpochResult, EpochSteps, Memory, ScopeRun
+from errata.processors.wire.report import CountKey
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
@@ -59,52 +66,129 @@ def content_of(
     return Content(last, read)
 
 
+class Consequences(NamedTuple):
+    """What a revision of a source would cause.
+
+    Args:
+        revisions: By arc that changes, in topological order: its revisions.
+        counts: By box that it reaches, in that order: what is counted of an epoch, by name (such as
+            ``replayed``, ``fetched`` and ``kept_back``), without zeros.
+    """
+
+    revisions: dict[str, pl.DataFrame]
+    counts: dict[str, dict[str, int]]
+
+
 def consequences(
     progress: Progress, contents: Mapping[str, pl.DataFrame], *, source: str, revision: pl.DataFrame
-) -> dict[str, pl.DataFrame]:
-    """Return the revisions of every arc that a revision of a source would cause.
+) -> Consequences:
+    """Return what a revision of a source would cause.
 
-    All boxes are computed from scratch, at the current watermark, over the sources' tuples with the
-    revision and without it.
+    The boxes process it as an epoch of its own, at the current watermark. What they ask for comes
+    from contents that are computed from scratch from the sources' tuples.
 
     Args:
         progress: The plan that runs, and its watermarks.
-        contents: Tuples by source.
+        contents: Tuples by source, and of the arcs of what boxes keep back.
         source: The source that is revised.
         revision: One revision of its arc, which matches its content.
     """
-    arc = progress.plan.topology.arcs[source]
-    held, identity = contents[source], list(arc.identity)
-    named = frames.identities(revision, identity)
-    left = held.join(named, on=identity, how="anti", nulls_equal=True)
-    entering = frames.entering(revision, held.columns)
-    before = _compute(progress, contents)
-    after = _compute(progress, {**contents, source: pl.concat([left, entering])})
-    plan = progress.plan
-    names = [
-        name
-        for name in plan.topology.arcs
-        if name in before and not plan.topology.arcs[name].exchange
-    ]
-    changed = {
-        name: difference(plan.topology.arcs[name], before[name], after[name]) for name in names
-    }
-    return {name: revisions for name, revisions in changed.items() if revisions.height}
-
-
-def _compute(
-    progress: Progress, contents: Mapping[str, pl.DataFrame]
-) -> Mapping[str, pl.DataFrame]:
-    """Return the content of every arc."""
-    by_arc = dict(contents)
-    left = [scope for scope in progress.plan.topology.scopes.values() if scope.boxes]
-    while left:  # scopes never form a cycle
-        scope = next(s for s in left if all(arc in by_arc for arc in s.inputs))
-        left.remove(scope)
-        inputs = {arc: by_arc[arc] for arc in scope.inputs}
+    plan, epoch = alone(progress.plan), progress.newest_epoch()
+    before, memories = dict(contents), dict[str, Memory]()
+    changes, counts = {source: revision}, dict[str, dict[str, int]]()
+    for scope in _in_order(plan):
         task = progress.tasks(scope.name)[0]
-        epoch = progress.newest_epoch()
         watermark = progress.watermark(task, upto=epoch)
-        results, _ = recompute(progress.plan, scope, inputs, epoch=epoch, watermark=watermark)
-        by_arc |= results
-    return by_arc
+        inputs = {arc: before[arc] for arc in scope.inputs}
+        found, result = recompute(
+            plan, scope, inputs, epoch=epoch, watermark=watermark, known=contents
+        )
+        before |= found
+        memories[scope.name] = _with_kept_back(result.memory, plan, contents)
+    for scope in _in_order(plan):
+        if changes.keys().isdisjoint(scope.inputs):
+            continue
+        run, memory = ScopeRun(plan, scope, partition=0), memories[scope.name]
+        steps = run.epoch(
+            epoch + 1,
+            {arc: changes.get(arc, run.nothing[arc]) for arc in scope.inputs},
+            memory=memory,
+            watermark=memory.watermark,
+            uncommitted={},
+            committed=epoch,
+        )
+        result = _answered(steps, plan, before, changes, epoch)
+        changes |= result.revisions
+        for text, count in result.counts.items():
+            key = CountKey.parse(text)
+            if count and key.box:
+                counts.setdefault(key.box, {})[key.what] = count
+    names = [n for n in plan.topology.arcs if n in changes and not plan.topology.arcs[n].exchange]
+    return Consequences({name: changes[name] for name in names}, counts)
+
+
+def alone(plan: CompiledPlan) -> CompiledPlan:
+    """Return a plan as one task of each scope would run it."""
+    requested = dict.fromkeys(plan.requested, 1)
+    placed = replace(plan, placement=Placement(plan.topology), requested=requested)
+    return placed.placed(dict.fromkeys(plan.topology.sources, 1))
+
+
+def _in_order(plan: CompiledPlan) -> Iterator[Scope]:
+    """Yield the scopes of boxes, each after those that it reads from."""
+    known = {*plan.topology.sources}
+    left = [scope for scope in plan.topology.scopes.values() if scope.boxes]
+    while left:  # scopes never form a cycle
+        scope = next(s for s in left if known.issuperset(s.inputs))
+        left.remove(scope)
+        known.update(scope.boxes)
+        yield scope
+
+
+def _with_kept_back(
+    memory: Memory, plan: CompiledPlan, contents: Mapping[str, pl.DataFrame]
+) -> Memory:
+    """Return a memory that knows how many results boxes keep back."""
+    live = {
+        name: replace(each, kept_back=contents[name].height)
+        if plan.boxes[name].reads_back and name in contents
+        else each
+        for name, each in memory.live.items()
+    }
+    return replace(memory, live=live)
+
+
+def _answered(
+    steps: EpochSteps,
+    plan: CompiledPlan,
+    before: Mapping[str, pl.DataFrame],
+    changes: Mapping[str, pl.DataFrame],
+    epoch: int,
+) -> EpochResult:
+    """Take an epoch's steps, and answer its requests for history.
+
+    Args:
+        steps: The steps.
+        plan: The plan.
+        before: The content of all arcs after an epoch.
+        changes: The revisions of the next one so far, by arc.
+        epoch: The epoch.
+    """
+
+    def answer(query: ReplayQuery) -> pl.DataFrame:
+        arc, content = plan.topology.arcs[query.arc], before[query.arc]
+        if query.as_of > epoch:
+            content = overlay(content, arc, [changes[arc.name]] if arc.name in changes else [])
+        found = Part(arc, merged(query.ranges)).of(content)
+        if query.take is None:
+            return found
+        query.take(found)
+        return found.clear()
+
+    try:
+        queries = next(steps)
+        while True:
+            queries = steps.send([answer(query) for query in queries])
+    except StopIteration as stop:
+        result: EpochResult = stop.value
+        return result

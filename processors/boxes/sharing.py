@@ -33,7 +33,7 @@ class Sharing:
         groups: dict[object, list[int]] = {}
         for number, query in enumerate(queries):
             groups.setdefault(_kind(query), []).append(number)
-        self._members, self._parts = list(groups.values()), dict[int, _Part]()
+        self._members, self._parts = list(groups.values()), dict[int, Part]()
         self._count, self.sent = len(queries), list[ReplayQuery]()
         for numbers in self._members:
             members = [queries[number] for number in numbers]
@@ -44,7 +44,7 @@ class Sharing:
             own = [merged(by_column.pick(query.ranges, columns)) for query in members]
             union = merged(pl.concat(own))
             parts = [
-                _Part(arcs[members[0].arc], None if each.equals(union) else each) for each in own
+                Part(arcs[members[0].arc], None if each.equals(union) else each) for each in own
             ]
             self._parts |= zip(numbers, parts, strict=True)
             takes = [query.take for query in members if query.take is not None]
@@ -78,7 +78,7 @@ def _kind(query: ReplayQuery) -> object:
 
 
 def _given_to_all(
-    takes: Sequence[Callable[[pl.DataFrame], None]], parts: Sequence[_Part]
+    takes: Sequence[Callable[[pl.DataFrame], None]], parts: Sequence[Part]
 ) -> Callable[[pl.DataFrame], None]:
     def take(tuples: pl.DataFrame) -> None:
         for own, part in zip(takes, parts, strict=True):
@@ -88,7 +88,7 @@ def _given_to_all(
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """The part of an answer that one of several queries has asked for.
 
     Args:

@@ -198,6 +198,7 @@ def recompute(
     *,
     epoch: int,
     watermark: int,
+    known: Mapping[str, pl.DataFrame] | None = None,
 ) -> tuple[dict[str, pl.DataFrame], EpochResult]:
     """Run boxes on the whole content of the inputs; return each arc's tuples and the epoch result.
 
@@ -207,6 +208,7 @@ def recompute(
         inputs: Tuples of each input arc as of `epoch`.
         epoch: The frontier.
         watermark: wm(epoch).
+        known: By arc, its tuples where these are not recomputed.
     """
     content, live, stateful = dict(inputs), {}, {}
     refused: dict[str, list[Refused]] = {}
@@ -214,6 +216,8 @@ def recompute(
         box = plan.boxes[name]
         above = [content[arc] for arc in box.inputs]
         content[name], refusals = box.applied(*above, wm=watermark)
+        if known is not None and name in known:
+            content[name] = known[name]
         if refusals:
             refused[name] = list(refusals)
         if not box.is_stateless:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,14 @@ def people(monkeypatch: pytest.MonkeyPatch) -> None:
 def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Driver]:
     """The network of figure 1 in memory, as what the commands find deployed."""
     write_network(tmp_path)
-    with Driver(load("tape.py")) as running:
+    with in_memory(monkeypatch, "tape.py") as running:
+        yield running
+
+
+@contextmanager
+def in_memory(monkeypatch: pytest.MonkeyPatch, net: str) -> Iterator[Driver]:
+    """Run a network in memory, as what the commands find deployed."""
+    with Driver(load(net)) as running:
         deploy(running.cluster, running.plan)
         schemas, kafka = SchemaRegistry(running.cluster), {"bootstrap.servers": "memory"}
         found = DeployedNetwork(running.cluster, running.plan, schemas, kafka)

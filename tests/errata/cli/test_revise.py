@@ -17,7 +17,8 @@ from errata.topics import names
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
-from tests.errata.conftest import Errata
+from tests.errata.conftest import Errata, in_memory
+from tests.errata.network_file import write_network
 
 MINUTE = 60_000
 FIELDS = {"key": "string", "at": "timestamp-millis"}
@@ -82,7 +83,10 @@ def test_a_dry_run_sends_nothing_and_tells_what_really_comes(
     before = sent(driver)
     done = errata(*REVISE, *change, "--dry-run")
     assert (done.status, sent(driver)) == (0, before)
-    first, *rest = lines(done.out)
+    first, *others = lines(done.out)
+    rest = [line for line in others if "arc" in line]
+    ways = [line for line in others if "box" in line]
+    assert ways == [{"box": "sums", "fetched": 2}, {"box": "counts", "replayed": 4}]
     assert (first["offset"], first["after"]["price"]) == (None, 22)
     assert "read 5 revisions of 'prices'" in done.err
 
@@ -90,6 +94,8 @@ def test_a_dry_run_sends_nothing_and_tells_what_really_comes(
     for arc in ("sums", "counts"):
         driver.revisions(arc)
     driver.close_epoch()
+    counts = driver.counts()["prices.0"]
+    assert (counts["sums.fetched"], counts["counts.replayed"]) == (2, 4)
     for arc in ("sums", "counts"):
         real = [{**r, "arc": arc} for r in driver.revisions(arc)]
         told = [{**line, "epoch": 2} for line in rest if line["arc"] == arc]
@@ -110,7 +116,31 @@ def test_people_read_what_would_change(driver: Driver, errata: Errata, people: N
         "sums: replace symbol=IBM window_start=1970-01-01 01:40:00  total 80.00 -> 77.00",
         "sums: replace symbol=IBM window_start=1970-01-01 02:00:00  total 62.00 -> 59.00",
         "plain: replace key=120  price 25.00 -> 22.00",
+        "sums: 2 results fetched",
+        "counts: 4 tuples replayed",
     ]
+
+
+def test_a_dry_run_knows_what_was_kept_back(
+    tmp_path: Path, errata: Errata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_network(tmp_path)
+    within = 'keep="1d", significance={"total": 5, "n": 0}'
+    file.write_text(file.read_text().replace('n="count(*)", keep="1d"', f'n="count(*)", {within}'))
+    with in_memory(monkeypatch, "tape.py") as driver:
+        figure(driver)
+        for price in (27, 29, 33):
+            driver.revisions("sums")
+            change = (*REVISE, "replace", "--key", "120", "--set", f"price={price}")
+            told = lines(errata(*change, "--dry-run").out)
+            assert errata(*change).status == 0
+            driver.close_epoch()
+            real = [(r["before"]["total"], r["after"]["total"]) for r in driver.revisions("sums")]
+            found = [r for r in told if r.get("arc") == "sums"]
+            assert [(r["before"]["total"], r["after"]["total"]) for r in found] == [
+                (float(before), float(after)) for before, after in real
+            ]
+            assert ({"box": "sums-kept", "kept_back": 2} in told) == (price != 33)
 
 
 @pytest.mark.parametrize(
