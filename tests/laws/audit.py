@@ -154,6 +154,8 @@ class Audit:
         """L8: emitted results are within their thresholds; no revision of such a one is emitted."""
         all_due = self._settled_in(epoch)
         for box in self.significant:
+            if not self._ends(box.name, epoch):
+                continue
             exact, emitted = self.contents[box.exact], self.contents[box.name]
             for text in box.far(emitted, exact):
                 self.found["L8"].append(f"{box.name} epoch {epoch}: {text}")
@@ -186,6 +188,8 @@ class Audit:
         for arc, parts in folded.items():
             bounds, shown = self.plan.bounds.get(arc), self.plan.topology.arcs[arc].visible
             if arc not in exact or bounds is None or bounds.is_exact or bounds.why:
+                continue
+            if not self._ends(arc, epoch):
                 continue
             emitted = {identity: t for part in parts for identity, t in part.items()}
             for text in beyond(bounds.fields, emitted, exact[arc], shown):

@@ -19,7 +19,7 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.rebuild import passes_on
 from tests.laws.audit import Audit
 from tests.laws.envelopes import Record, written
-from tests.laws.networks import PARTITIONS, SHAPES, Shape
+from tests.laws.networks import PARTITIONS, SHAPES, Shape, close_enough
 from tests.laws.oracle import Content
 from tests.laws.seeds import seeds
 from tests.laws.simulation import STEPS_A_TICK, Simulation
@@ -150,7 +150,8 @@ REFUSING = (1, 5)
 @pytest.mark.parametrize(("number", "make"), [*enumerate(SHAPES)])
 def test_a_watermark_that_ran_ahead_is_put_back(number: int, make, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        shape = believing(make(kept=(seed + number) % 2 == 0))
+        # what an arc without history has emitted is not known while tasks are rebuilt
+        shape = believing(make(kept=make is close_enough or (seed + number) % 2 == 0))
         simulation = Poisoned(shape, seed=seed, folder=Path(folder), ticks=36)
         try:
             simulation.run()
