@@ -278,3 +278,15 @@ def test_the_distance_of_values(threshold, field, before, near, far):
             assert driver.table("all") == [first]
         correct(driver, "a", **{field: far})
         assert driver.table("all") == driver.table("trades") != [first]
+
+
+def test_an_event_time_that_changes_is_not_kept_back():
+    net = Network("moves")
+    source(net).where("all", "true", significance={"price": 5})
+    with Driver(net) as driver:
+        driver.send("trades", {"op": "insert", "after": tuple_("a")})
+        driver.close_epoch()
+        correct(driver, "a", price=101, note=None)
+        assert driver.table("all")[0]["price"] == 100
+        correct(driver, "a", at=1)
+        assert driver.table("all") == driver.table("trades")
