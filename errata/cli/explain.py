@@ -281,9 +281,7 @@ def _print(explained: dict[str, Any]) -> None:
                 box["scope"],
                 _mode(box),
                 box.get("anchor"),
-                "forever"
-                if box.get("radius_ms", 0) >= FOREVER_MS
-                else as_duration(box.get("radius_ms")),
+                as_duration(box.get("radius_ms")),
                 as_duration(box["keep_ms"]),
             )
             for name, box in explained["boxes"].items()

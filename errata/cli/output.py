@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from errata.client import rows
+from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas.fields import Fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,8 +94,12 @@ def as_duration(ms: int | None) -> str:
     Example:
         >>> as_duration(1_800_000), as_duration(90_000), as_duration(0), as_duration(None)
         ('30m', '90s', '0', '')
+        >>> as_duration(FOREVER_MS)
+        'forever'
     """
     if not ms:
         return "" if ms is None else "0"
+    if ms >= FOREVER_MS:
+        return "forever"
     name, size = next((name, size) for name, size in _UNITS if ms % size == 0)
     return f"{ms // size}{name}"
