@@ -27,6 +27,8 @@ from tests.laws.simulation import Simulation
 FEW = 16
 """Among so many networks, drawn but not run, are those of every kind."""
 SEEDS, SEEDS_OF_A_KIND = seeds(9, FEW), seeds(5, 9, share=0.6)
+FEWER_SEEDS = seeds(4, 9, share=0.6)
+"""The fifth network with loops takes two minutes."""
 TICKS = 16
 
 
@@ -69,9 +71,9 @@ def test_laws_hold_in_a_random_network_with_rows(seed):
     judge(seed, rows=True, joins=seed % 3 == 0)
 
 
-@pytest.mark.parametrize("seed", SEEDS_OF_A_KIND)
+@pytest.mark.parametrize("seed", FEWER_SEEDS)
 def test_laws_hold_in_a_random_network_that_keeps_revisions_back(seed):
-    kinds = [{}, {"joins": True}, {"rows": True}, {"loops": True}]
+    kinds = [{}, {"joins": True}, {"rows": True, "joins": True}, {"loops": True}]
     judge(seed, significance=True, **kinds[seed % len(kinds)])
 
 
@@ -97,7 +99,7 @@ def test_a_few_networks_have_windows_that_count_and_lags_and_boxes_below_them():
     }
 
 
-@pytest.mark.parametrize("seed", SEEDS_OF_A_KIND)
+@pytest.mark.parametrize("seed", FEWER_SEEDS)
 def test_laws_hold_in_a_random_network_with_loops(seed):
     judge(seed, loops=True)
 
