@@ -290,3 +290,28 @@ def test_an_event_time_that_changes_is_not_kept_back():
         assert driver.table("all")[0]["price"] == 100
         correct(driver, "a", at=1)
         assert driver.table("all") == driver.table("trades")
+
+
+def test_a_box_on_spark_keeps_nothing_back():
+    net = Network("spark")
+    source(net).aggregate(
+        "sums",
+        by=[],
+        window=tumbling(100),
+        place="spark",
+        significance={"total": 1},
+        total="sum(price)",
+    )
+    with pytest.raises(NetworkError, match=r"sums .*: needs a box that Errata's processes run"):
+        compile_network(net)
+
+
+def test_a_box_within_a_loop_keeps_nothing_back():
+    net = Network("looping")
+    net.iterate(
+        "loop",
+        source(net),
+        lambda turn: turn.map("less", size="size", significance={"size": 1}),
+    )
+    with pytest.raises(NetworkError, match="no significance= within a loop"):
+        compile_network(net)
