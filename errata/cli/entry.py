@@ -27,6 +27,7 @@ _COMMANDS = (
     "deploy",
     "render",
     "backfill",
+    "connection_point",
     "run",
     "spark",
     "status",

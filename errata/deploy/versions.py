@@ -1,8 +1,8 @@
 """The plan that `errata deploy` would deploy: the first one of a network, or its next version.
 
 The next version may have other numbers of partitions; more optional fields of sources, and of all
-arcs that pass them on; or more boxes with their arcs, exchanges, sinks and scopes. Everything else
-must stay as it is deployed.
+arcs that pass them on; more boxes with their arcs, exchanges, sinks and scopes; or other boxes that
+are connection points. Everything else must stay as it is deployed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from errata.deploy import bound_sources
 from errata.deploy.deployment import place_plan
-from errata.deploy.source_fields import before_and_after, check_order
+from errata.deploy.source_fields import before_and_after, check_order, resolve_deployed
 from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.registry_fields import resolve
+from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan import deployed
@@ -105,6 +106,58 @@ def deployed_part(network: Network, current: Deployed) -> Network:
     return replace(network, declarations=declarations, sinks=sinks)
 
 
+def with_deployed_points(network: Network, current: Deployed) -> Network:
+    """Return a network of which the same boxes are connection points as are deployed."""
+    arcs, declarations = current.description["arcs"], dict(network.declarations)
+    for name in toggled_points(network, current):
+        declarations[name] = replace(declarations[name], keep=arcs[name]["keep_ms"])
+    return replace(network, declarations=declarations)
+
+
+def toggled_points(network: Network, current: Deployed) -> dict[str, bool]:
+    """Return the boxes that are connection points either as declared or as deployed, not both.
+
+    Args:
+        network: The network as it is declared.
+        current: What is deployed.
+
+    Returns:
+        By box, whether it is one as declared.
+    """
+    arcs = current.description["arcs"]
+    return {
+        name: box.keep is not None
+        for name, box in network.declarations.items()
+        if not isinstance(box, Source) and name in arcs
+        if (box.keep is None) != (arcs[name]["keep_ms"] is None)
+    }
+
+
+def plan_points(network: Network, cluster: Cluster, registry: Registry) -> NextVersion:
+    """Return the version in which other boxes are connection points, as they are declared.
+
+    Raises:
+        NetworkError: If a box would have no legal mode.
+        NotDeployedError: If the network is not deployed.
+        PlanMismatchError: If anything else differs.
+        CannotRebuildError: If what a new connection point holds can't be recomputed.
+    """
+    network = resolve_deployed(network, registry, cluster)
+    current = deployed.require_plan(cluster, network.name)
+    before = with_deployed_points(network, current)
+    old = deployed.as_deployed(place_plan(compile_network(before), cluster), current)
+    new = place_plan(compile_network(network), cluster)
+    if changes := deployed.changes(old, new):
+        raise PlanMismatchError(
+            f"network {new.network!r} is deployed with other numbers of partitions "
+            f"({', '.join(map(str, changes))}); run `errata deploy` first"
+        )
+    for name, is_new in toggled_points(network, current).items():
+        if is_new:
+            rebuild.path_to(old, name)
+    return NextVersion(old, next_version(old, new), [])
+
+
 def check_requested(
     plan: CompiledPlan, *, requested: Collection[str], added: Collection[str]
 ) -> None:
@@ -184,10 +237,21 @@ def next_version(old: CompiledPlan, new: CompiledPlan) -> CompiledPlan:
         if old.placement.partitions[arc] != new.placement.partitions[arc]
         or old.topology.arcs[arc].fields != new.topology.arcs[arc].fields
     }
+    changed |= {arc for arc in _toggled(old, new) if arc in new.topology.topics}
     generations = old.deployment.generations | dict.fromkeys(changed, version)
     return replace(
         new, deployment=replace(old.deployment, version=version, generations=generations)
     )
+
+
+def _toggled(old: CompiledPlan, new: CompiledPlan) -> set[str]:
+    """Return the arcs that are connection points in one of two versions only."""
+    before, after = old.topology.arcs, new.topology.arcs
+    return {
+        arc
+        for arc in before.keys() & after.keys()
+        if before[arc].is_connection_point != after[arc].is_connection_point
+    }
 
 
 def _check_sources(old: CompiledPlan, new: CompiledPlan) -> None:
@@ -212,7 +276,8 @@ def _check_sources(old: CompiledPlan, new: CompiledPlan) -> None:
 
 def _check_topics(old: CompiledPlan, new: CompiledPlan) -> None:
     """Check that deployed arcs keep their topics, or stay without one."""
-    for arc in old.topology.arcs:
+    toggled = _toggled(old, new)
+    for arc in (arc for arc in old.topology.arcs if arc not in toggled):
         had_topic, has_topic = arc in old.topology.topics, arc in new.topology.topics
         scope = old.topology.scope_of(arc)
         readers = [box for box in new.boxes if arc in new.boxes[box].inputs]

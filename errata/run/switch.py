@@ -9,7 +9,8 @@ Each step can be repeated by a process that continues after another one died:
    nothing more comes in under the old version;
 3. its scopes process all epochs up to that one;
 4. each task of the new version gets a first report as of that epoch, with a copy in new topics of
-   what it owns of arcs whose partitions or fields change, and with the content of new arcs;
+   what it owns of arcs whose partitions or fields change, with the content of boxes that become
+   connection points, and with the content of new arcs;
 5. the new version is deployed.
 """
 
@@ -33,11 +34,13 @@ from errata.processors.plan.topology import Source
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.lost_records import LostRecordsError
+from errata.processors.tasks.rebuild import path_to
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents, mark
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.run.parts import Actor
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 
@@ -385,24 +388,41 @@ class Switch:
         return FirstReports(self.old.view, self.new.view, self._last_epoch())
 
     def _moved_by(self, scope: str) -> list[str]:
-        """Return the arcs with history that a scope writes, and that get a new topic."""
+        """Return the arcs of the old version with history that a scope writes to a new topic."""
         old, new = self.old.plan, self.new.plan
         return [
             arc
-            for arc in old.kept_ms
-            if new.topology.scope_of(arc) == scope
-            and new.deployment.topic(arc) != old.deployment.topic(arc)
+            for arc in new.kept_ms
+            if arc in old.topology.arcs and new.topology.scope_of(arc) == scope
+            if arc not in old.kept_ms or new.deployment.topic(arc) != old.deployment.topic(arc)
         ]
 
     def _copies(self, arc: str, task: str) -> Generator[bool, None, pl.DataFrame]:
         """Return an insert for each tuple of an arc that a task owns, with its new `partition`."""
         if arc not in self._read:
-            tuples = yield from contents(
-                self.old, arc, fields=self.new.plan.topology.arcs[arc].fields
-            )
+            fields = self.new.plan.topology.arcs[arc].fields
+            if arc in self.old.plan.kept_ms:
+                tuples = yield from contents(self.old, arc, fields=fields)
+            else:
+                tuples = yield from self._recomputed(arc)
             self.copied[arc] = tuples.height
             self._read[arc] = self._owned(arc, tuples)
         return self._read[arc].filter(pl.col("task") == task)
+
+    def _recomputed(self, arc: str) -> Generator[bool, None, pl.DataFrame]:
+        """Return an insert for each tuple of an arc that kept no history in the old version."""
+        plan = self.old.plan
+        path, anchors = path_to(plan, arc), dict[str, pl.DataFrame]()
+        for name in path.anchors:
+            fields = plan.topology.arcs[name].fields
+            inserts = yield from contents(self.old, name, fields=fields)
+            anchors[name] = frames.entering(inserts, list(fields))
+        firsts = self._firsts()
+        tuples = path.content(
+            anchors, arc, wm=lambda box: firsts.watermark(plan.topology.scope_of(box))
+        )
+        never = by_column.constant(False, tuples.height, pl.Boolean)
+        return frames.between(tuples, never, tuples, ~never)
 
     def _owned(self, arc: str, tuples: pl.DataFrame) -> pl.DataFrame:
         """Add to tuples their new `partition`, and the `task` that writes them in the new version.

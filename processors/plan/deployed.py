@@ -279,6 +279,17 @@ def added(plan: Plan, deployed: Deployed) -> list[str]:
             "it back, give the network another name, or delete what is deployed with `errata reset`"
         )
     changed = sorted(_differences(existing, declared))
+    toggled = [
+        arc
+        for arc, each in existing["arcs"].items()
+        if (each["keep_ms"] is None) != (declared["arcs"].get(arc, each)["keep_ms"] is None)
+    ]
+    if toggled:
+        raise PlanMismatchError(
+            f"network {plan.network!r} is deployed with other connection points "
+            f"({', '.join(map(repr, toggled))} differ); `errata connection-point` adds or drops "
+            "those of boxes; or give them keep= as deployed"
+        )
     if changed:
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with another plan ({', '.join(changed)} "

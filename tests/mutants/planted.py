@@ -11,6 +11,7 @@ from tests.mutants.kept_back import KEPT_BACK
 from tests.mutants.loops import LOOPS
 from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
+from tests.mutants.points import POINTS
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.put_back import PUT_BACK
 from tests.mutants.rebuilt import REBUILT
@@ -19,5 +20,5 @@ from tests.mutants.robust import ROBUST
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION, *KEPT_BACK),
+    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION, *KEPT_BACK, *POINTS),
 ]

@@ -10,6 +10,7 @@ from tests.errata.conftest import Errata
 from tests.errata.running import Running
 
 
+@pytest.mark.kafka
 def test_a_running_network_settles(running: Running) -> None:
     running.declare(2)
     file = running.folder / "moved.py"
