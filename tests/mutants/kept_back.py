@@ -25,7 +25,7 @@ KEPT_BACK = [
         BOX,
         "& self._is_near(emitted, after) &",
         "& self._is_near(before, after) &",
-        network="close_enough",
+        tests=TEST,
     ),
     Mutant(
         "stored results are fetched as they were emitted",
@@ -39,7 +39,7 @@ KEPT_BACK = [
         BOX,
         "others = exact.join(kept, on=identity,",
         "others = exact.join(kept.clear(), on=identity,",
-        network="close_enough",
+        tests=TEST,
     ),
     Mutant(
         "an event time that changes is kept back",
