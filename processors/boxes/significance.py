@@ -42,7 +42,7 @@ ALL = pl.DataFrame(
     schema={"from_ms": pl.Int64, "to_ms": pl.Int64},
 )
 """The ranges of everything."""
-EMITTED, EXACT = "emitted_", "exact_"
+PREFIXES = EMITTED, EXACT = "emitted_", "exact_"
 """Prefixes of the fields of `KeptBack`: of a result as it was emitted, and as it is."""
 
 
@@ -181,7 +181,7 @@ class KeptBack(Box):
         """Return the tuples of its arc for results, as they were emitted and as they are."""
         twice = self._twice
         columns = [
-            *(exact[name] for name in self.arc.fields if name in exact.columns),
+            *(exact[name] for name in exact.columns if name not in twice),
             *(emitted[name].alias(EMITTED + name) for name in twice),
             *(exact[name].alias(EXACT + name) for name in twice),
         ]

@@ -12,7 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 from errata.processors.boxes.bounds import Bound
-from errata.processors.boxes.significance import Emitted, KeptBack, Threshold, kept_fields
+from errata.processors.boxes.significance import (
+    PREFIXES,
+    Emitted,
+    KeptBack,
+    Threshold,
+    kept_fields,
+)
 from errata.processors.compile.typed import Typed, fault, known
 from errata.processors.declare import declarations as declared
 from errata.processors.expressions.expression import compile_expression
@@ -37,6 +43,12 @@ def keep_back(box: declared.Declaration, typed: Typed) -> None:
     arc = typed.arcs[box.name]
     thresholds = _thresholds(box, arc, typed)
     if len(typed.faults) > before:
+        return
+    once = {*arc.identity, arc.event_time}
+    doubled = {prefix + n for prefix in PREFIXES for n in arc.fields if n not in once}
+    if taken := sorted(doubled & once):
+        remedy = "rename it above this box"
+        fault(typed, box, "an identity without the names of kept results", taken[0], remedy)
         return
     exact = replace(arc, name=part_of(box.name, EXACT), keep_ms=None)
     kept = replace(

@@ -315,3 +315,24 @@ def test_a_box_within_a_loop_keeps_nothing_back():
     )
     with pytest.raises(NetworkError, match="no significance= within a loop"):
         compile_network(net)
+
+
+def test_fields_named_like_those_of_kept_results():
+    net = Network("named")
+    fields = {"key": "string", "at": "timestamp-millis", "price": "double", "emitted_price": "long"}
+    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
+    trades.where("all", "true", significance={"price": 5, "emitted_price": 1})
+    with Driver(net) as driver:
+        first = {"key": "a", "at": 0, "price": 100.0, "emitted_price": 7}
+        driver.send("trades", {"op": "insert", "after": first})
+        driver.close_epoch()
+        correct(driver, "a", price=103.0, emitted_price=8)
+        assert driver.table("all") == [first]
+        correct(driver, "a", price=106.0)
+        assert driver.table("all") == driver.table("trades")
+    named = net.source(
+        "more", fields=fields, identity=["emitted_price"], event_time="at", keep="1d"
+    )
+    named.where("other", "true", significance={"price": 5})
+    with pytest.raises(NetworkError, match="an identity without the names of kept results"):
+        compile_network(net)
