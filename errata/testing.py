@@ -113,9 +113,7 @@ class Driver:
         }
         self._live = live
         topology = replace(plan.topology, sources=sources)
-        requested = dict.fromkeys(plan.requested, 1)
-        plan = replace(plan, placement=Placement(topology), requested=requested)
-        self.plan = plan.placed(dict.fromkeys(sources, 1))
+        self.plan = replace(plan, placement=Placement(topology)).alone()
         self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
         self.epoch = 0
         self._folder = tempfile.TemporaryDirectory(prefix="errata-")

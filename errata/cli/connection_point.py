@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command, group
-from errata.cli.deploy import move, spark_session
+from errata.cli.deploy import carry_out, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, spark_settings
-from errata.deploy.deployment import DeployedNetwork, UnknownNameError, make_topics
+from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.deploy.versions import plan_points, toggled_points
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
@@ -93,18 +92,15 @@ def _change(
         schemas = registry(cluster, place.registry)
         current = deployed.require_plan(cluster, network.name, remedy=f"run `errata up {net}`")
         check(network, current, arcs, adds=adds)
-        version = plan_points(network, cluster, schemas)
+        version = plan_points(network, current, cluster, schemas)
         old, new = version.old, version.plan
         assert old is not None  # it is deployed
         if adds:
             _check_used(new, arcs)
         subjects.check(new, schemas)
-        jobs = spark_session(net, old, place, master=master, settings=settings)
-        with jobs if old.topology.spark else nullcontext() as session:
-            make_topics(new, place, cluster)
-            subjects.register(new, schemas)
-            running = DeployedNetwork(cluster, old, schemas, place.kafka)
-            copied = move(running, old, new, place=place, session=session).copied
+        session = spark_session(net, old, place, master=master, settings=settings)
+        running = DeployedNetwork(cluster, old, schemas, place.kafka)
+        copied = carry_out(running, old, new, place=place, session=session)
     finally:
         cluster.close()
     _print(new, {arc: copied.get(arc) for arc in arcs} if adds else {}, as_json=as_json)
@@ -121,9 +117,11 @@ def check(network: Network, current: Deployed, arcs: Sequence[str], *, adds: boo
     for arc in arcs:
         box = network.declarations.get(arc)
         if box is None:
-            names = ", ".join(n for n, b in network.declarations.items() if not is_source(b))
+            names = ", ".join(
+                n for n, b in network.declarations.items() if not isinstance(b, Source)
+            )
             raise UnknownNameError(f"network {network.name!r} has no box {arc!r}: it has {names}")
-        if is_source(box):
+        if isinstance(box, Source):
             raise PointError(
                 f"{arc!r} is a source: its keep= also says how old a record may be, so it can't "
                 "change; give the network another name"
@@ -140,11 +138,6 @@ def check(network: Network, current: Deployed, arcs: Sequence[str], *, adds: boo
     if others := [name for name in toggled if name not in arcs]:
         named = ", ".join(map(repr, others))
         raise PointError(f"keep= of {named} differs from what is deployed, too: change it back")
-
-
-def is_source(box: object) -> bool:
-    """Whether a declaration is that of a source."""
-    return isinstance(box, Source)
 
 
 def _check_used(plan: CompiledPlan, arcs: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,12 +84,9 @@ def deploy(
         if old is None:
             plan = deployed.as_deployed(plan, deploy_first(plan, place, cluster, schemas))
         elif upgrade.changes:
-            jobs_session = spark_session(net, old, place, master=master, settings=settings)
-            with jobs_session if old.topology.spark else nullcontext() as session:
-                make_topics(plan, place, cluster)
-                subjects.register(plan, schemas)
-                deployment = DeployedNetwork(cluster, old, schemas, place.kafka)
-                copied = move(deployment, old, plan, place=place, session=session).copied
+            session = spark_session(net, old, place, master=master, settings=settings)
+            deployment = DeployedNetwork(cluster, old, schemas, place.kafka)
+            copied = carry_out(deployment, old, plan, place=place, session=session)
         else:  # recreate what has been lost
             make_topics(plan, place, cluster)
             subjects.register(plan, schemas)
@@ -115,6 +112,32 @@ def _print_changes(upgrade: NextVersion, copied: dict[str, int], *, as_json: boo
         print_table(title, columns, [list(row.values()) for row in changes])
     else:
         Console().print(title)
+
+
+def carry_out(
+    deployment: DeployedNetwork,
+    old: CompiledPlan,
+    new: CompiledPlan,
+    *,
+    place: Place,
+    session: AbstractContextManager[Any],
+) -> dict[str, int]:
+    """Make what the next version of a network needs, and move to it.
+
+    Args:
+        deployment: The network on its cluster.
+        old: The deployed plan.
+        new: The next version, whose schemas have been checked.
+        place: The settings of this process.
+        session: Opens a Spark session; used if the old version has jobs on Spark.
+
+    Returns:
+        By arc, how many tuples were copied.
+    """
+    with session if old.topology.spark else nullcontext() as opened:
+        make_topics(new, place, deployment.cluster)
+        subjects.register(new, deployment.registry)
+        return move(deployment, old, new, place=place, session=opened).copied
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.replay import ReplayQuery, merged, overlay
 from errata.processors.boxes.sharing import Part
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.placement import Placement
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks.rebuild import recompute
 from errata.processors.tasks.scope_run import EpochResult, EpochSteps, Memory, ScopeRun
@@ -93,7 +92,7 @@ def consequences(
         source: The source that is revised.
         revision: One revision of its arc, which matches its content.
     """
-    plan, epoch = alone(progress.plan), progress.newest_epoch()
+    plan, epoch = progress.plan.alone(), progress.newest_epoch()
     before, memories = dict(contents), dict[str, Memory]()
     changes, counts = {source: revision}, dict[str, dict[str, int]]()
     for scope in _in_order(plan):
@@ -125,13 +124,6 @@ def consequences(
                 counts.setdefault(key.box, {})[key.what] = count
     names = [n for n in plan.topology.arcs if n in changes and not plan.topology.arcs[n].exchange]
     return Consequences({name: changes[name] for name in names}, counts)
-
-
-def alone(plan: CompiledPlan) -> CompiledPlan:
-    """Return a plan as one task of each scope would run it."""
-    requested = dict.fromkeys(plan.requested, 1)
-    placed = replace(plan, placement=Placement(plan.topology), requested=requested)
-    return placed.placed(dict.fromkeys(plan.topology.sources, 1))
 
 
 def _in_order(plan: CompiledPlan) -> Iterator[Scope]:

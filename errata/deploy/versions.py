@@ -133,17 +133,23 @@ def toggled_points(network: Network, current: Deployed) -> dict[str, bool]:
     }
 
 
-def plan_points(network: Network, cluster: Cluster, registry: Registry) -> NextVersion:
+def plan_points(
+    network: Network, current: Deployed, cluster: Cluster, registry: Registry
+) -> NextVersion:
     """Return the version in which other boxes are connection points, as they are declared.
+
+    Args:
+        network: The network as it is declared.
+        current: What is deployed.
+        cluster: The cluster.
+        registry: The schema registry.
 
     Raises:
         NetworkError: If a box would have no legal mode.
-        NotDeployedError: If the network is not deployed.
         PlanMismatchError: If anything else differs.
         CannotRebuildError: If what a new connection point holds can't be recomputed.
     """
     network = resolve_deployed(network, registry, cluster)
-    current = deployed.require_plan(cluster, network.name)
     before = with_deployed_points(network, current)
     old = deployed.as_deployed(place_plan(compile_network(before), cluster), current)
     new = place_plan(compile_network(network), cluster)

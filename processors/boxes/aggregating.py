@@ -86,11 +86,11 @@ class Aggregating(Box):
         """Return why results of an upstream aggregate can't be revised from its own."""
         return f"{self.kind} {self.arc.name!r} below it does not keep its results' identity"
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its results; see `Result.bound`."""
         (known,) = above
-        if known.why or known.reads([*self.by, *self.arc.identity]):
-            return known if known.why else self._unbounded
+        if known.reads([*self.by, *self.arc.identity]):
+            return self._unbounded
         found = {name: result.bound(known) for name, result in self.results.items()}
         return Bounds({name: bound for name, (bound, is_inexact) in found.items() if is_inexact})
 

@@ -363,8 +363,14 @@ class Box(ABC):
         return False
 
     def bounds(self, *above: Bounds) -> Bounds:
-        """Return the bounds of its arc, from those of its inputs."""
-        return EXACT if all(each.is_exact for each in above) else self._unbounded
+        """Return the bounds of its arc, from those of its inputs: exact ones, or none, stay so."""
+        if lost := next((each for each in above if each.why), None):
+            return lost
+        return EXACT if all(each.is_exact for each in above) else self._bounds(*above)
+
+    def _bounds(self, *above: Bounds) -> Bounds:
+        """Return the bounds of its arc, where some fields of its inputs are inexact."""
+        return self._unbounded
 
     @property
     def _unbounded(self) -> Bounds:

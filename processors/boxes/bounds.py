@@ -83,7 +83,7 @@ class Bounds:
 
     def only(self, names: Iterable[str]) -> Bounds:
         """Return the bounds of some fields."""
-        return Bounds({name: self.fields[name] for name in names if name in self.fields}, self.why)
+        return Bounds({name: self.fields[name] for name in names if name in self.fields})
 
 
 EXACT = Bounds()
@@ -95,7 +95,7 @@ def both(one: Bounds, other: Bounds) -> Bounds:
     for name, bound in other.fields.items():
         known = fields.get(name, bound)
         fields[name] = None if bound is None or known is None else bound.or_else(known)
-    return Bounds(fields, one.why or other.why)
+    return Bounds(fields)
 
 
 def either(several: Iterable[Bounds]) -> Bounds:

@@ -34,7 +34,7 @@ class Forward(Stateless):
         """Names of the arcs it reads."""
         return (self.input,)
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: those of its input."""
         return above[0]
 

@@ -132,15 +132,15 @@ class Join(Box):
         """Whether it is linear within a loop: both sides come from the same tuple."""
         return self.shared is not None and set(self.inputs) <= set(linear)
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: of a field of a pair, that of the tuple that it is from."""
+        if self.shared is not None:
+            return self._unbounded
         known = dict(zip(self.inputs, above, strict=True))
-        if why := next((each for each in above if each.why), None):
-            return why
         fields = dict[str, Bound | None]()
         for side, keys in zip(self.sides, self.keys, strict=True):
             own = known[side.arc.name]
-            if own.reads(keys) or (self.shared is not None and not own.is_exact):
+            if own.reads(keys):
                 return self._unbounded
             fields |= {side.column(name): bound for name, bound in own.fields.items()}
         pairs = Bounds(fields | {n: fields[c] for n, c in self.columns.items() if c in fields})

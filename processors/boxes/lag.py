@@ -54,11 +54,11 @@ class Lag(Ordered):
             "input": self.input.name,
         }
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: also an earlier value has that of its field."""
         (known,) = above
-        if known.why or known.reads(self.by):
-            return known if known.why else self._unbounded
+        if known.reads(self.by):
+            return self._unbounded
         kept = known.only(self.columns_read)
         return Bounds({**kept.fields, **known.computed(self.expressions).fields})
 

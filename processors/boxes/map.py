@@ -73,13 +73,11 @@ class Map(Stateless):
             return f"map {self.arc.name!r} below it {calls}"
         return None
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: of fields that it keeps or copies, those of its input."""
         (known,) = above
-        if known.why:
-            return known
         computed = known.computed(self.expressions)
-        if self.is_opaque and not known.is_exact:  # a function may leave tuples out
+        if self.is_opaque:  # a function may leave tuples out
             return self._unbounded
         if computed.reads([self.arc.event_time, *self.arc.partition_by]):
             return self._unbounded

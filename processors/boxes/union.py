@@ -62,7 +62,7 @@ class Union(Stateless):
         )
         return united, ()
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: the wider ones of its inputs."""
         return either(above)
 

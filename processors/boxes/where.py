@@ -73,7 +73,7 @@ class Where(Stateless):
             )
         return None
 
-    def bounds(self, *above: Bounds) -> Bounds:
+    def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: those of its input, if what passes is certain."""
         (known,) = above
         return self._unbounded if known.reads(self.columns) else known

@@ -129,11 +129,9 @@ def _threshold(given: Any, kind: FieldType) -> Threshold:
         raise ThresholdError(f"values of type {field} have no distance")
     if bound.absolute < 0 or bound.share < 0:
         raise ThresholdError(f"{given!r} is negative")
-    fields, is_within = (
-        {"emitted": field.nullable, "exact": field.nullable},
-        f"{distance} <= {limit}",
-    )
-    return Threshold(str(given), bound, compile_expression(is_within, fields, needs="boolean"))
+    fields = {"emitted": field.nullable, "exact": field.nullable}
+    is_within = compile_expression(f"{distance} <= {limit}", fields, needs="boolean")
+    return Threshold(str(given), bound, is_within)
 
 
 def _number(given: Any) -> tuple[bool, Fraction]:

@@ -49,6 +49,12 @@ class CompiledPlan(Plan):
         placement = Placement.of(self.topology, self.requested, topic_partitions, sink_partitions)
         return replace(self, placement=placement)
 
+    def alone(self) -> Self:
+        """Return the plan with one partition of everything, so that each scope has one task."""
+        requested = dict.fromkeys(self.requested, 1)
+        plan = replace(self, placement=Placement(self.topology), requested=requested)
+        return plan.placed(dict.fromkeys(self.topology.sources, 1))
+
     @cached_property
     def bounds(self) -> dict[str, Bounds]:
         """By arc: how far what it holds may be from what it would hold without ``significance=``.

@@ -33,6 +33,8 @@ from tests.faults.soak import soak
 COUNT, MINUTES = 6, 0.75
 KINDS = [*FAULTS, CLEANED]
 MOST_SHOWN = 20
+ROOT = Path(__file__).parents[2]
+"""The path of this machine that outcomes do not show."""
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -110,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _tell(console, outcome, options)
             if options.out is not None:
                 with options.out.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(vars(outcome)) + "\n")
+                    text = json.dumps(vars(outcome)).replace(str(ROOT), ".")
+                    out.write(text + "\n")
     missing = summarize(console, outcomes, options.kinds)
     return int(bool(missing) or not all(outcome.is_clean for outcome in outcomes))
 

@@ -3,6 +3,9 @@
 The next version has other numbers of partitions, or more boxes, which are filled from the history.
 """
 
+import tempfile
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -229,9 +232,10 @@ class SwitchAudit(Audit):
         return self._folded(arc, told)
 
     def _agree(self) -> None:
-        """L5, for boxes that were added: only revisions after the switch."""
-        told, since = self.revisions, self.simulation.since
-        if self.plan.boxes.keys() != self.simulation.before.boxes.keys():
+        """L5, where contents were written anew: only revisions after the switch."""
+        told, since, before = self.revisions, self.simulation.since, self.simulation.before
+        is_same = self.plan.boxes.keys() == before.boxes.keys()
+        if not (is_same and self.plan.kept_ms.keys() == before.kept_ms.keys()):
             self.revisions = {
                 arc: [[row for row in rows if row["epoch"] > since] for rows in parts]
                 for arc, parts in told.items()
@@ -250,6 +254,19 @@ class SwitchAudit(Audit):
 
     def _kinds(self) -> None:
         """Skip this: counts continue, but the topics before the switch are not read."""
+
+
+def judged(make: Callable[[Path], Switching], seen: Counter[str]) -> dict:
+    """Run a scenario, and add what it has seen; return the violations by law."""
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = make(Path(folder))
+        try:
+            simulation.run()
+            found = SwitchAudit(simulation).found
+        finally:
+            simulation.close()
+        seen.update(simulation.seen)
+    return {law: [len(what), *what[:3]] for law, what in found.items()}
 
 
 def other_counts(plan: CompiledPlan, count: int) -> CompiledPlan:

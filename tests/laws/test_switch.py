@@ -1,7 +1,6 @@
 """All laws across a switch to another version of a plan, with processes that die at any time."""
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from tests.laws.growing import Growing, growing
 from tests.laws.networks import PARTITIONS, SHAPES
-from tests.laws.switching import SwitchAudit, Switching
+from tests.laws.switching import Switching, judged
 
 FEW = 1
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
@@ -20,15 +19,7 @@ seen = Counter[str]()
 
 
 def trial(make: Callable[[Path], Switching]) -> dict:
-    with tempfile.TemporaryDirectory() as folder:
-        simulation = make(Path(folder))
-        try:
-            simulation.run()
-            found = SwitchAudit(simulation).found
-        finally:
-            simulation.close()
-        seen.update(simulation.seen)
-    return {law: [len(what), *what[:3]] for law, what in found.items()}
+    return judged(make, seen)
 
 
 @pytest.mark.parametrize(("number", "make"), [*enumerate(SHAPES)])
