@@ -33,7 +33,7 @@ from errata.processors.boxes.base import (
     Refused,
     without_failures,
 )
-from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes, cheaper_ways
+from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes, cheaper_ways, places_of
 from errata.processors.boxes.modes import (
     ADAPTIVE,
     DOWNSTREAM,
@@ -173,7 +173,8 @@ class Aggregate(Windowed):
 
     def informed(self, live: Live, counts: Mapping[str, int]) -> Live:
         """Return what is kept, with the sizes of windows that closed before a restart."""
-        return replace(live, sizes=Sizes(counts.get("sized", 0), counts.get("held", 0)))
+        known = ("sized", "held", "replayed", "anchor_tuples")
+        return replace(live, sizes=Sizes(*(counts.get(what, 0) for what in known)))
 
     def closes(self, live: Live, *, wm: int) -> int | None:
         """Return the end of the first open window: its result is emitted at that watermark."""
@@ -369,7 +370,8 @@ class Aggregate(Windowed):
         is_kept = (kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident)
         kept = by_column.kept(kept, is_kept)
         closed_count = int((~was_due & exists).sum())
-        held = after[ROWS].filter(exists & (self.ends(after) <= wm))
+        is_sized = exists & (self.ends(after) <= wm)
+        held = after[ROWS].filter(is_sized).to_numpy()
         counts = {
             "closed": closed_count,
             "revised": revised.height - closed_count,
@@ -379,11 +381,13 @@ class Aggregate(Windowed):
             "sized": len(held),
             "held": int(held.sum()),
         }
+        places = None
         if self.chooses:
             counts |= {"chosen": int(chosen.sum()), "expected": expected}
+            places = places_of(after, self.by)[is_sized.to_numpy()]
         dead_letters = self._tuple_dead_letters(entering, refused, leaving.height)
         dead_letters += self._result_dead_letters(results_after, failures_after, after[ROWS])
-        live = Live(kept, sizes=sizes.plus(counts["sized"], counts["held"]))
+        live = Live(kept, sizes=sizes.plus(held, places))
         return Outcome(live, revised, counts, dead_letters)
 
     def _cheaper_ways(
@@ -400,12 +404,13 @@ class Aggregate(Windowed):
             return by_column.constant(False, keys.height, pl.Boolean), 0
         own = by_column.kept(keys, reachable)
         groups = number_rows(own, list(self.by))[1] if self.by else own[self.start] * 0
+        means = sizes.means(places_of(own, self.by))
         ways = cheaper_ways(
             groups.to_numpy().astype(np.int64),
             own[self.start].to_numpy(),
             self.ends(own).to_numpy(),
-            tuples_a_ms=sizes.mean / self.window.extent_ms,
-            values_a_tuple=len(self.columns_read),
+            tuples_a_ms=means / self.window.extent_ms,
+            values_a_tuple=len(self.columns_read) * sizes.anchors_share,
             values_a_result=len(self.stored.fields),
         )
         chosen = by_column.constant(False, keys.height, pl.Boolean)

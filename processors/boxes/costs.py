@@ -7,12 +7,18 @@ large ones to fetch. The unit of costs is a value: one field of one tuple, or of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 Integers = npt.NDArray[np.int64]
+
+PLACES = 1024
+"""Groups share as many places, so that what is known of them needs bounded memory."""
 
 
 class Cost(NamedTuple):
@@ -27,25 +33,79 @@ class Cost(NamedTuple):
     replayed_ms: int
 
 
-class Sizes(NamedTuple):
-    """How large windows are: a running total.
+def places_of(windows: pl.DataFrame, by: Sequence[str]) -> Integers:
+    """Return for each window the place that its group shares with some others.
+
+    Args:
+        windows: The windows, with the fields of their groups.
+        by: These fields; without any there is one group.
+    """
+    if not by:
+        return np.zeros(windows.height, np.int64)
+    return (windows.select(by).hash_rows() % PLACES).to_numpy().astype(np.int64)
+
+
+def _no_places() -> Integers:
+    return np.zeros((2, PLACES), np.int64)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large windows are, and what a replay of them takes: running totals.
 
     Args:
         windows: How many closed windows were seen, each time they closed or were revised.
         tuples: How many tuples they held.
+        replayed: How many tuples were replayed.
+        anchor_tuples: How many tuples of connection points these were computed from.
+        by_place: Windows, and their tuples, by the place of their group, since the task started.
     """
 
     windows: int = 0
     tuples: int = 0
+    replayed: int = 0
+    anchor_tuples: int = 0
+    by_place: Integers = field(default_factory=_no_places, compare=False, repr=False, kw_only=True)
 
-    def plus(self, windows: int, tuples: int) -> Sizes:
-        """Return the total with some more windows."""
-        return Sizes(self.windows + windows, self.tuples + tuples)
+    def plus(self, held: Integers, places: Integers | None = None) -> Sizes:
+        """Return the totals with some more windows.
+
+        Args:
+            held: For each window, how many tuples it holds.
+            places: For each, the place of its group; None if nobody asks for it.
+        """
+        by_place = self.by_place
+        if places is not None and len(places):
+            more = [np.bincount(places, weights, PLACES) for weights in (None, held)]
+            by_place = by_place + np.array(more, np.int64)
+        windows, tuples = self.windows + len(held), self.tuples + int(held.sum())
+        return replace(self, windows=windows, tuples=tuples, by_place=by_place)
+
+    def with_replay(self, replayed: int, anchor_tuples: int) -> Sizes:
+        """Return the totals after a replay."""
+        return replace(
+            self,
+            replayed=self.replayed + replayed,
+            anchor_tuples=self.anchor_tuples + anchor_tuples,
+        )
 
     @property
     def mean(self) -> float:
         """How many tuples a window holds; infinite if none was seen."""
         return self.tuples / self.windows if self.windows else np.inf
+
+    def means(self, places: Integers) -> npt.NDArray[np.float64]:
+        """Return the same for the groups of some places: `mean` where none was seen of them."""
+        windows, tuples = self.by_place[:, places]
+        means = np.full(len(places), self.mean)
+        np.divide(tuples, windows, out=means, where=windows > 0)
+        return means
+
+    @property
+    def anchors_share(self) -> float:
+        """How many tuples of connection points a replayed tuple takes: 1 until that is known."""
+        known = self.replayed and self.anchor_tuples
+        return self.anchor_tuples / self.replayed if known else 1.0
 
 
 UNKNOWN = Sizes()
@@ -68,8 +128,8 @@ def cheaper_ways(
     starts: Integers,
     ends: Integers,
     *,
-    tuples_a_ms: float,
-    values_a_tuple: int,
+    tuples_a_ms: float | npt.NDArray[np.float64],
+    values_a_tuple: float,
     values_a_result: int,
 ) -> Ways:
     """Return the cheaper way for each window.
@@ -80,8 +140,8 @@ def cheaper_ways(
         groups: For each window, the number of its group.
         starts: Their starts, in ms.
         ends: Their exclusive ends, in ms.
-        tuples_a_ms: How many tuples a group has in a millisecond.
-        values_a_tuple: How many fields of a tuple are replayed.
+        tuples_a_ms: How many tuples its group has in a millisecond; one number is of all groups.
+        values_a_tuple: How many fields are replayed for a tuple.
         values_a_result: How many fields of a result are fetched.
 
     Example:
@@ -99,7 +159,8 @@ def cheaper_ways(
     is_first[1:] = (group[1:] != group[:-1]) | (start[1:] > end[:-1])
     first = np.flatnonzero(is_first)
     last = np.append(first[1:], len(order)) - 1
-    tuples, results = (end[last] - start[first]) * tuples_a_ms, last - first + 1
+    density = np.broadcast_to(tuples_a_ms, len(order))[order]
+    tuples, results = (end[last] - start[first]) * density[first], last - first + 1
     is_cheaper = tuples * values_a_tuple < results * values_a_result
     replayed = np.empty(len(order), np.bool_)
     replayed[order] = is_cheaper[np.cumsum(is_first) - 1]

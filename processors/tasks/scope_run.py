@@ -229,7 +229,7 @@ class ScopeRun:
                 except StopIteration as stop:
                     outcome: Outcome = stop.value
                     if name in self.stateful:
-                        live[name] = outcome.live
+                        live[name] = self._with_costs(name, outcome, counts)
                         closes.pop(name, None)
                         end = self.stateful[name].closes(outcome.live, wm=watermark)
                         if end is not None:
@@ -265,7 +265,20 @@ class ScopeRun:
                 answers, leads = zip(*islice(replies, len(request.queries)), strict=True)
                 key = str(CountKey("requests" if any(leads) else "shared", name))
                 counts[key] = counts.get(key, 0) + 1
-                advance(name, run, request.history(answers))
+                history = request.history(answers)
+                if request.anchor_tuples:
+                    key = str(CountKey("anchor_tuples", name))
+                    counts[key] = counts.get(key, 0) + request.anchor_tuples
+                advance(name, run, history)
+
+    @staticmethod
+    def _with_costs(name: str, outcome: Outcome, counts: Mapping[str, int]) -> Live:
+        """Return what a box keeps, with what its replays took in this epoch."""
+        sent = counts.get(str(CountKey("anchor_tuples", name)))
+        if not sent:
+            return outcome.live
+        sizes = outcome.live.sizes.with_replay(outcome.counts.get("replayed", 0), sent)
+        return replace(outcome.live, sizes=sizes)
 
     def _active(
         self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int
@@ -329,6 +342,8 @@ class _HistoryRequest:
 
     def __init__(self, run: ScopeRun, name: str, need: Need, own: _OwnRevisions) -> None:
         self._run, self._name, self._need, self._own = run, name, need, own
+        self.anchor_tuples = 0
+        """How many tuples of connection points its inputs are computed from."""
         self._newer: list[tuple[Arc, list[pl.DataFrame]]]
         """For each request: the arc, and the task's own revisions of it."""
         if need.kind == RESULTS:
@@ -361,6 +376,7 @@ class _HistoryRequest:
 
     def _take(self, number: int, tuples: pl.DataFrame) -> None:
         """Give the box what comes of a part of the answer to one of the requests."""
+        self._count(tuples)
         parts = [pl.DataFrame(schema=physical(arc.fields)) for arc, _ in self._newer]
         parts[number] = without_revised(tuples, *self._newer[number])
         assert self._need.take is not None
@@ -374,9 +390,15 @@ class _HistoryRequest:
             stored, kept = answers
             box = self._run.plan.boxes[self.queries[0].arc]
             answers = [box.exact_results(by_column.pick(stored, self._newer[0][0].fields), kept)]
+        for tuples in answers:
+            self._count(tuples)
         pairs = zip(answers, self._newer, strict=True)
         with _as_box_error(self._name, self._own.epoch):
             return self._of_box([overlay(tuples, *newer) for tuples, newer in pairs])
+
+    def _count(self, tuples: pl.DataFrame) -> None:
+        if self._need.kind != RESULTS:
+            self.anchor_tuples += tuples.height
 
     def _of_box(self, replayed: list[pl.DataFrame]) -> list[pl.DataFrame]:
         """Return what the box asked for, from what was replayed: results, or its inputs."""

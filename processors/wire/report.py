@@ -390,6 +390,7 @@ OF_BOXES = frozenset(
         "requests",
         "shared",
         "replayed",
+        "anchor_tuples",
         "fetched",
         "fallbacks",
         "sized",

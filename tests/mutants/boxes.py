@@ -160,8 +160,22 @@ BOXES = [
     Mutant(
         "the sizes of windows are forgotten at a restart",
         "processors/boxes/aggregate.py",
-        'Sizes(counts.get("sized", 0), counts.get("held", 0))',
+        "Sizes(*(counts.get(what, 0) for what in known))",
         "UNKNOWN",
+        tests="tests/processors/boxes/test_costs.py",
+    ),
+    Mutant(
+        "all groups are taken to have windows of the same size",
+        "processors/boxes/costs.py",
+        "out=means, where=windows > 0)",
+        "out=means, where=windows < 0)",
+        tests="tests/processors/boxes/test_costs.py",
+    ),
+    Mutant(
+        "a replay is taken to cost what a box reads of it, not what is sent",
+        "processors/boxes/aggregate.py",
+        "len(self.columns_read) * sizes.anchors_share",
+        "len(self.columns_read)",
         tests="tests/processors/boxes/test_costs.py",
     ),
 ]

@@ -4,12 +4,15 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.boxes.costs import UNKNOWN, Sizes, cheaper_ways
+from errata import Network
+from errata.processors.boxes.costs import UNKNOWN, Sizes, cheaper_ways, places_of
 from errata.processors.windows.time_windows import hopping, tumbling
+from errata.testing import Driver
 from tests.processors.boxes.trial import Trial, make
 
 
@@ -48,9 +51,19 @@ def test_windows_that_overlap_are_replayed_or_fetched_together(drawn, size, dens
 
 
 def test_nothing_is_replayed_while_no_window_was_seen():
-    sizes = UNKNOWN
-    assert sizes.mean == np.inf
-    assert sizes.plus(2, 10).mean == 5
+    places = np.array([3, 7])
+    assert UNKNOWN.mean == np.inf
+    assert UNKNOWN.means(places).tolist() == [np.inf, np.inf]
+    known = UNKNOWN.plus(np.array([4, 6]))
+    assert known.mean == 5
+    assert known.means(places).tolist() == [5, 5]
+
+
+def test_each_group_has_windows_of_its_own_size():
+    some, other, unseen = places_of(pl.DataFrame({"desk": ["a", None, "c"]}), ["desk"])
+    sizes = UNKNOWN.plus(np.array([1, 3, 80]), np.array([some, some, other]))
+    assert sizes.means(np.array([some, other, unseen])).tolist() == [2, 80, 28]
+    assert sizes.plus(np.array([5]), np.array([some])).means(np.array([some])).tolist() == [3]
 
 
 def fed(window: Any, every: int, upto: int, mode: str = "adaptive") -> Trial:
@@ -102,9 +115,87 @@ def test_neither_mode_alone_is_much_cheaper(window, every):
     assert spent["adaptive"] <= 1.2 * min(spent["upstream"], spent["downstream"]), spent
 
 
+BUSY, QUIET = "busy", "quiet"
+
+
+def of_two_desks(mode: str) -> Counter[str]:
+    """Return what corrections of a desk with a tuple a ms and of one with few cost, in values."""
+    trial = Trial(make(hopping(100, every=4), mode=mode))
+    trial.check = lambda: None  # type: ignore[method-assign]
+    tape = {
+        f"{desk}{at}": {"key": f"{desk}{at}", "at": at, "amount": 1, "desk": desk}
+        for desk, every in ((BUSY, 1), (QUIET, 50))
+        for at in range(0, 800, every)
+    }
+    trial.epoch(tape, 0)
+    trial.epoch({}, 2000)
+    before = Counter(trial.seen)
+    for at in (300, 450, 500):
+        trial.epoch({f"{d}{at}": tape[f"{d}{at}"] | {"amount": 2} for d in (BUSY, QUIET)}, trial.wm)
+    return trial.seen - before
+
+
+def test_where_groups_differ_it_is_cheaper_than_either_mode():
+    spent = {}
+    for mode in ("upstream", "downstream", "adaptive"):
+        more = of_two_desks(mode)
+        spent[mode] = more["replayed"] + more["fetched"]
+    assert spent["adaptive"] < 0.8 * min(spent["upstream"], spent["downstream"]), spent
+
+
+def of_tens(ticks: int) -> list[dict[str, int]]:
+    """Correct ticks under two aggregates; return what each correction costs the lower one."""
+    fields = {"at": "timestamp-millis", "n": "long", "x": "long"}
+    net = Network("chain")
+    trades = net.source(
+        "trades", fields=fields, identity=["at", "n"], event_time="at", partition_by=[], keep="1d"
+    )
+    minutes = trades.aggregate("minutes", by=[], window=tumbling("1m"), x="sum(x)")
+    minutes.aggregate(
+        "tens", by=[], window=hopping("10m", every="1m"), keep="1d",
+        a="sum(x)", b="min(x)", c="max(x)", d="avg(x)", e="stddev(x)",
+    )  # fmt: skip
+    costs = [*map("tens.{}".format, ("replayed", "anchor_tuples", "fetched"))]
+    found = list[dict[str, int]]()
+    with Driver(net) as driver:
+
+        def send(at: int, n: int, *x: int) -> None:
+            *before, after = ({"at": at * 60_000, "n": n, "x": value} for value in x)
+            line: dict[str, object] = {"op": "insert", "after": after}
+            if before:
+                line |= {"op": "replace", "before": before[0]}
+            driver.send("trades", line)
+
+        def spent() -> dict[str, int]:
+            driver.close_epoch()
+            totals = {k: v for task in driver.counts().values() for k, v in task.items()}
+            return {cost: totals.get(cost, 0) for cost in costs}
+
+        for at in [*range(40), 90]:
+            for n in range(ticks):
+                send(at, n, 1)
+        before = spent()
+        for at in (15, 20, 25):
+            send(at, 0, 1, 2)
+            after = spent()
+            found.append({cost: after[cost] - before[cost] for cost in costs})
+            before = after
+    return found
+
+
+def test_a_replay_costs_what_the_connection_point_above_other_boxes_sends():
+    """Minutes are cheaper to replay than their windows to fetch, but not if ticks are replayed."""
+    replays = {"tens.replayed": 20, "tens.anchor_tuples": 20, "tens.fetched": 0}
+    fetches = {"tens.replayed": 0, "tens.anchor_tuples": 0, "tens.fetched": 10}
+    assert of_tens(ticks=1) == [replays, replays, replays]
+    first, *others = of_tens(ticks=50)
+    assert first == replays | {"tens.anchor_tuples": 1000}
+    assert others == [fetches, fetches]
+
+
 def test_what_running_totals_tell_of_windows_is_known_after_a_restart():
     trial = fed(hopping(100, every=1), 20, 400)
-    told = {what: trial.seen[what] for what in ("sized", "held")}
+    told = {what: trial.seen[what] for what in ("sized", "held")} | {"anchor_tuples": 0}
     known = trial.live.sizes
     trial.restart()
     assert trial.live.sizes == UNKNOWN
