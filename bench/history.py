@@ -27,11 +27,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from bench import lines
 from errata import Network, tumbling
 from errata.processors.boxes.base import RESULTS
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.compiled import CompiledPlan
+from errata.render.lines import drawn
 from errata.schemas import revisions as frames
 from errata.sweepers.store import Store
 
@@ -193,7 +193,7 @@ def main() -> None:
         )
     if options.chart:
         CHART.write_text(
-            lines.drawn(found, COLOURS, title="ms of processor time for one correction", x="trades")
+            drawn(found, COLOURS, title="ms of processor time for one correction", x="trades")
         )
 
 

@@ -30,8 +30,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from bench import svg
 from bench.processes import IN_ORDER, Settings, errata_up
+from errata.render.picture import picture
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.settings import TopicSpec
@@ -293,7 +293,7 @@ def drawn(rows: list[Row]) -> str:
             f'<circle cx="{place(ms):.1f}" cy="{y}" r="5" fill="{COLOURS[quantile]}"/>'
             for quantile, ms in zip(QUANTILES, quantiles(row.appended), strict=True)
         ]
-    return svg.picture(WIDTH, height, parts)
+    return picture(WIDTH, height, parts)
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bench import lines as lines_of
 from errata import Network, tumbling
 from errata.processors.tasks.scope_task import ScopeTask
+from errata.render import lines as lines_of
 from errata.testing import Driver
 
 MODES = {"upstream": "#2a6f97", "downstream": "#2f9e44", "resident": "#c92a2a"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from bench import svg
+from errata.render.picture import picture
 
 PLACE = Path(__file__).parents[2] / "docs" / "img" / "peers.svg"
 WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 720, 190, 90, 16, 6, 34
@@ -35,4 +35,4 @@ def drawn(rates: dict[str, dict[str, float]]) -> str:
             ]
             y += BAR + GAP
         y += TOP
-    return svg.picture(WIDTH, y - TOP + GAP, parts)
+    return picture(WIDTH, y - TOP + GAP, parts)

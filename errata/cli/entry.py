@@ -21,6 +21,7 @@ from errata.version import VERSION
 _COMMANDS = (
     "start",
     "local",
+    "study",
     "explain",
     "acls",
     "plan",

@@ -121,20 +121,13 @@ def local(
             network = resolve(network, live)
         driver = stack.enter_context(Driver(network, mode=mode, live=live, on_error=on_error))
         _check_outputs(driver, revisions or [], table or [])
-        progress = stack.enter_context(_progress())
+        progress = stack.enter_context(counted())
         if replays:
             hint = "--from and --until"
             times = [None if t is None else moment_ms(t, hint=hint) for t in (since, until)]
             replay(driver, cluster, network, from_ms=times[0], until_ms=times[1])
         else:
-            pieces = []
-            for text in inputs or ():
-                source, file = _source_and_file(text)
-                _check_known(driver, "source", source, driver.plan.topology.sources)
-                stream = stack.enter_context(open_input(file))
-                lines = read_input(stream, file=file, arc=driver.plan.topology.sources[source].arc)
-                pieces.append((source, _tracked(lines, stream, progress, file)))
-            play(driver, pieces)
+            play(driver, pieces_of(driver, inputs or (), stack, progress))
         progress.stop()
         _print_refused(driver)
         for note in silent_filters(driver.plan, driver.counts().values()):
@@ -144,6 +137,27 @@ def local(
             _print_revisions(driver, arc, people=people, several=several)
         for arc in dict.fromkeys(table or ()):
             _print_content(driver, arc, people=people, several=several)
+
+
+def pieces_of(
+    driver: Driver, inputs: Iterable[str], stack: ExitStack, progress: Progress
+) -> list[tuple[str, Iterator[list[bytes] | None]]]:
+    """Return what `play` sends a driver, from ``SOURCE=FILE`` each; reading shows its progress.
+
+    Args:
+        driver: The driver.
+        inputs: Sources and files.
+        stack: Closes the files.
+        progress: Gets a bar for each file.
+    """
+    pieces = []
+    for text in inputs:
+        source, file = _source_and_file(text)
+        _check_known(driver, "source", source, driver.plan.topology.sources)
+        stream = stack.enter_context(open_input(file))
+        lines = read_input(stream, file=file, arc=driver.plan.topology.sources[source].arc)
+        pieces.append((source, _tracked(lines, stream, progress, file)))
+    return pieces
 
 
 def play(driver: Driver, inputs: Sequence[tuple[str, Iterator[list[bytes] | None]]]) -> None:
@@ -234,7 +248,8 @@ def _check_known(driver: Driver, what: str, name: str, known: Iterable[str]) -> 
 # -------------------------------------------------------------------------------- progress
 
 
-def _progress() -> Progress:
+def counted() -> Progress:
+    """Return bars for what is read; none off a terminal."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

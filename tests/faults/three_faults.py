@@ -83,10 +83,12 @@ def unclean_election(on: Running, cluster: Cluster, chance: Random) -> str | Non
             lambda: three.leader(topic, partition) != node, limit_s=LIMIT_S, what="elect a leader"
         )
         lost = end - three.end(topic, partition)
+        three.start(node)
+        # brokers forget who may lead a partition if its settings change meanwhile (KIP-966)
+        three.await_in_sync([topic, *of_commits])
     finally:
         three.alter([topic], SAFE)
         three.alter(of_commits, {MIN_INSYNC: "2"})
-    three.start(node)
     on.lost.add(arc)
     return f"{topic}, partition {partition}, has lost {lost} records or more" if lost > 0 else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from bench import svg
+from errata.render.picture import picture
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 70, 110, 30, 40
 
@@ -58,4 +58,4 @@ def drawn(
         last = max(last + 16, up + 4)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{left + 6:.0f}" y="{last:.0f}" fill="{colour}">{name}</text>')
-    return svg.picture(WIDTH, HEIGHT, parts)
+    return picture(WIDTH, HEIGHT, parts)
