@@ -22,6 +22,7 @@ _COMMANDS = (
     "start",
     "local",
     "study",
+    "advise",
     "explain",
     "acls",
     "plan",

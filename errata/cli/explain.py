@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.advise import running_load
+from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import as_duration, print_lines, print_table
+from errata.observe.advice import bytes_read
+from errata.observe.costs import Load, reached
 from errata.processors.boxes.bounds import Bound
 from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM
 from errata.processors.compile.compiler import compile_network
@@ -18,6 +21,7 @@ from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
 from errata.processors.windows.time_windows import FOREVER_MS
+from errata.render.figures import number
 from errata.render.graph import Graph, mermaid, svg
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS
@@ -39,6 +43,9 @@ def explain(
     graph: Annotated[
         Picture | None, typer.Option(help="Print the network drawn as a graph instead.")
     ] = None,
+    running: Annotated[
+        bool, typer.Option(help="Also what a correction costs, by what the running network counts.")
+    ] = False,
 ) -> None:
     """Show the plan of a network and the reasons for it; needs no cluster.
 
@@ -48,6 +55,9 @@ def explain(
     off.
     For every source: its partitioning. Then the topics. JSON also has the order in which a scope
     runs its boxes.
+
+    With --running: what the correction of a tuple costs each box either way, as the tuples tell
+    that the running network has counted.
     """
     network = load(net)
     if graph is not None:
@@ -55,6 +65,9 @@ def explain(
         typer.echo({Picture.mermaid: mermaid, Picture.svg: svg}[graph](drawn), nl=False)
         return
     explained = explanation(network)
+    if running:
+        with deployed(net) as deployment:
+            explained["costs"] = _costs(deployment.plan, running_load(deployment))
     if as_json:
         print_lines([explained])
     else:
@@ -183,6 +196,23 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
     }
 
 
+def _costs(plan: CompiledPlan, load: Load) -> list[dict[str, Any]]:
+    """Return what a correction of each source costs each box that it reaches."""
+    return [
+        {
+            "source": source,
+            "box": name,
+            "revisions": reach.revisions,
+            "tuples_replayed": None if ways is None else ways.replayed.tuples,
+            "results_fetched": None if ways is None else ways.fetched.results,
+            "bytes_replayed": None if ways is None else bytes_read(plan, name, ways.replayed),
+            "bytes_fetched": None if ways is None else bytes_read(plan, name, ways.fetched),
+        }
+        for source in plan.topology.sources
+        for name, reach, ways in reached(plan, load, source)
+    ]
+
+
 def _within(plan: CompiledPlan, name: str) -> dict[str, str]:
     """Return by field how far it may be from its exact value, in words."""
     arc, bounds = plan.topology.arcs[name], plan.bounds[name]
@@ -235,6 +265,16 @@ def _cost(box: dict[str, Any]) -> list[str]:
     replayed = "all" if replayed_ms >= FOREVER_MS else as_duration(replayed_ms)
     known = "any number of results" if results is None else f"{results} result{'s'[: results > 1]}"
     return [f"{replayed} of its group replayed", f"{known} fetched"]
+
+
+def _counted(row: dict[str, Any]) -> list[str | None]:
+    """Return what a correction costs by replaying and by fetching, by counts, in words."""
+    if row["tuples_replayed"] is None:
+        return [None, None]
+    return [
+        f"{number(row['tuples_replayed'])} tuples, {number(row['bytes_replayed'])} bytes",
+        f"{number(row['results_fetched'])} results, {number(row['bytes_fetched'])} bytes",
+    ]
 
 
 def _legality(mode: dict[str, Any]) -> str:
@@ -314,6 +354,20 @@ def _print(explained: dict[str, Any]) -> None:
             "what the correction of one tuple costs, at most, once its windows have closed",
             ["box", UPSTREAM, DOWNSTREAM],
             ((name, *_cost(box)) for name, box in aggregates.items() if "cost" in box),
+        )
+    if "costs" in explained:
+        print_table(
+            "what the correction of one tuple costs, by the tuples that were counted",
+            ["source", "box", "revisions", *(f"{mode}" for mode in (UPSTREAM, DOWNSTREAM))],
+            (
+                (
+                    row["source"],
+                    row["box"],
+                    number(row["revisions"]),
+                    *_counted(row),
+                )
+                for row in explained["costs"]
+            ),
         )
     inexact = {name: box["within"] for name, box in explained["boxes"].items() if "within" in box}
     if inexact:

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from errata.processors.boxes.modes import MODES, UPSTREAM
+from errata.processors.boxes.modes import ADAPTIVE, MODES, UPSTREAM
 from errata.processors.declare.network import Network
 from errata.processors.windows.time_windows import hopping
 
@@ -42,6 +42,7 @@ class Case:
         depth: Aggregates in a chain, each over the results of the one before.
         mode: The mode of each.
         differs: Whether there are quiet groups beside the busy one.
+        points: The aggregates that keep their results; None: all.
     """
 
     sweep: str
@@ -51,6 +52,7 @@ class Case:
     depth: int = 1
     mode: str = UPSTREAM
     differs: bool = False
+    points: tuple[str, ...] | None = None
 
     @property
     def window_ms(self) -> int:
@@ -66,12 +68,8 @@ class Case:
         """Return the aggregates, from the first one down."""
         return [f"level_{level}" for level in range(1, self.depth + 1)]
 
-    def network(self, *, kept: bool = True) -> Network:
-        """Return the network.
-
-        Args:
-            kept: Whether each aggregate keeps its results; else only the source keeps tuples.
-        """
+    def network(self) -> Network:
+        """Return the network."""
         net = Network("study")
         stream = net.source(
             "trades", fields=FIELDS, identity=["key"], event_time="at", partition_by=["desk"],
@@ -81,7 +79,7 @@ class Case:
         for arc in self.arcs():
             stream = stream.aggregate(
                 arc, by=["desk"], window=window, mode=self.mode, x="sum(x)", n="count(*)",
-                keep="10y" if kept else None,
+                keep="10y" if self.points is None or arc in self.points else None,
             )  # fmt: skip
         return net
 
@@ -142,18 +140,24 @@ def _cases() -> Iterator[Case]:
     for depth in DEPTHS:
         yield from _modes("chains", window=100, overlap=10, depth=depth, rate=0.001)
     yield from _modes("groups", window=1_000, overlap=50, rate=0.001, differs=True)
+    for points in ((), ("level_1",), ("level_2",), ("level_3",)):
+        yield Case(
+            "points", window=100, overlap=10, rate=0.001, depth=3, mode=ADAPTIVE, points=points
+        )
 
 
 CASES = tuple(_cases())
 SHORT = tuple(
     case
     for case in CASES
-    if case.window in (100, 1_000) and case.overlap in (1, 50) and case.rate == 0.001
+    if case.sweep == "points"
+    or (case.window in (100, 1_000) and case.overlap in (1, 50) and case.rate == 0.001)
 )
 """A few of them, for a look."""
 SWEEPS = {
     "windows": "One aggregate, by the size of its windows and how far they overlap",
     "rates": "Windows of 1,000 tuples, each tuple in 10, by the share of tuples that is corrected",
     "chains": "Chains of aggregates over windows of 100 tuples, each tuple in 10",
+    "points": "A chain of three, of which at most one keeps its results",
     "groups": f"A busy group and {QUIET} quiet ones with a tuple for each {SPARSE} of it",
 }

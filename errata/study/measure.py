@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from errata.observe.costs import counted_load, in_all, spent
 from errata.processors.boxes.aggregating import Windowed
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.report import CountKey
@@ -39,6 +40,7 @@ class Measured:
         latency_ms: Time of a correction in an epoch of its own: the median of some.
         alone: How many tuples and results such a correction reads: the mean of some.
         counts: What the corrections cost each box.
+        predicted: How many tuples and results it was predicted to read, from running counts.
         values: The same, summed up over all boxes: fields of tuples that connection points sent,
             and of results that were fetched.
     """
@@ -49,6 +51,7 @@ class Measured:
     seconds: float
     latency_ms: float
     alone: float
+    predicted: float
     counts: Counts
     values: int
 
@@ -72,16 +75,11 @@ class Measured:
         return asdict(self) | {"read": self.read, "rate": self.rate}
 
 
-def measured(case: Case, *, kept: bool = True) -> Measured:
-    """Run a case.
-
-    Args:
-        case: The case.
-        kept: Whether each aggregate keeps its results.
-    """
+def measured(case: Case) -> Measured:
+    """Run a case."""
     tuples, corrections = case.tuples(), case.corrections()
     *several, single = [*corrections[:-1], corrections[-1][SINGLE:], corrections[-1][:SINGLE]]
-    with Driver(case.network(kept=kept)) as driver:
+    with Driver(case.network()) as driver:
         started = time.process_time()
         for at in range(0, tuples.height, EPOCH):
             _send(driver, [lines(tuples[at : at + EPOCH])])
@@ -90,13 +88,15 @@ def measured(case: Case, *, kept: bool = True) -> Measured:
             _send(driver, [replaced(some)])
         seconds = time.process_time() - started
         after = box_counts(driver)
-        spent = less(after, before)
+        costs = less(after, before)
         latencies = list[float]()
         for row in range(single.height):
             started = time.perf_counter()
             _send(driver, [replaced(single[row : row + 1])])
             latencies.append(1000 * (time.perf_counter() - started))
-        values, alone = values_of(driver.plan, spent), less(box_counts(driver), after)
+        load = counted_load(driver.plan, driver.counts())
+        predicted = in_all(spent(driver.plan, load, "trades").values())
+        values, alone = values_of(driver.plan, costs), less(box_counts(driver), after)
     return Measured(
         case,
         tuples=tuples.height,
@@ -105,7 +105,8 @@ def measured(case: Case, *, kept: bool = True) -> Measured:
         latency_ms=median(latencies),
         alone=sum(c.get("anchor_tuples", 0) + c.get("fetched", 0) for c in alone.values())
         / single.height,
-        counts=spent,
+        predicted=predicted.tuples + predicted.results,
+        counts=costs,
         values=values,
     )
 

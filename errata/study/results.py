@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, RESIDENT, UPSTREAM
+from errata.render.figures import number
 from errata.render.lines import drawn
 from errata.study.cases import OVERLAPS, SWEEPS, Case
 from errata.study.measure import Measured
@@ -37,8 +38,8 @@ def tables(found: Sequence[Measured]) -> list[Table]:
 
 def _of_sweep(sweep: str, found: Sequence[Measured]) -> Table:
     columns = (
-        "window", "overlap", "corrected", "chain", "mode", "tuples read", "results read", "alone",
-        "revisions, by depth", "tuples a CPU second", "ms for one",
+        "window", "overlap", "corrected", "chain", "kept", "mode", "tuples read", "results read",
+        "alone", "predicted", "revisions, by depth", "tuples a CPU second", "ms for one",
     )  # fmt: skip
     rows = [
         [
@@ -46,13 +47,15 @@ def _of_sweep(sweep: str, found: Sequence[Measured]) -> Table:
             str(m.case.overlap),
             f"{m.case.rate:.2%}",
             str(m.case.depth),
+            "all" if m.case.points is None else ", ".join(m.case.points) or "none",
             m.case.mode,
-            _number(m.a_correction("anchor_tuples")),
-            _number(m.a_correction("fetched")),
-            _number(m.alone),
-            ", ".join(_number(m.a_correction("revised", arc)) for arc in m.case.arcs()),
-            _number(round(m.rate, -2)),
-            _number(m.latency_ms),
+            number(m.a_correction("anchor_tuples")),
+            number(m.a_correction("fetched")),
+            number(m.alone),
+            number(m.predicted),
+            ", ".join(number(m.a_correction("revised", arc)) for arc in m.case.arcs()),
+            number(round(m.rate, -2)),
+            number(m.latency_ms),
         ]
         for m in found
     ]
@@ -111,9 +114,9 @@ def choices(found: Iterable[Measured]) -> Table:
             str(case.overlap),
             f"{case.rate:.2%}",
             str(case.depth),
-            _number(choice.expected),
-            _number(choice.read),
-            *(_number(choice.values[mode]) for mode in (UPSTREAM, DOWNSTREAM, ADAPTIVE)),
+            number(choice.expected),
+            number(choice.read),
+            *(number(choice.values[mode]) for mode in (UPSTREAM, DOWNSTREAM, ADAPTIVE)),
             f"{choice.of_the_better:.2f}",
         ]
         for choice in compared(found)
@@ -180,10 +183,3 @@ def pictures(found: Sequence[Measured]) -> dict[str, str]:
         title="Tuples and results read for a correction", across="aggregates in a chain",
     )  # fmt: skip
     return shown
-
-
-def _number(value: float) -> str:
-    """Return a number with as many digits as tell something."""
-    if value >= 100 or value == round(value):
-        return f"{value:,.0f}"
-    return f"{value:.3g}"

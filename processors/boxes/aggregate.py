@@ -381,6 +381,9 @@ class Aggregate(Windowed):
             "sized": len(held),
             "held": int(held.sum()),
         }
+        again = after[ROWS].filter(is_sized & was_due)
+        if len(again):
+            counts |= {"sized_again": len(again), "held_again": int(again.sum())}
         places = None
         if self.chooses:
             counts |= {"chosen": int(chosen.sum()), "expected": expected}

@@ -395,6 +395,8 @@ OF_BOXES = frozenset(
         "fallbacks",
         "sized",
         "held",
+        "sized_again",
+        "held_again",
         "chosen",
         "expected",
         "inexact",

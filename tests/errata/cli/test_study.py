@@ -31,7 +31,7 @@ def test_a_correction_reads_a_window_or_its_result(small):
 def test_results_are_tables_and_pictures(small):
     first, choices = results.tables(small)
     assert first.title.startswith(SWEEPS["windows"])
-    assert [row[4:8] for row in first.rows][1][:2] == ["downstream", "0"]
+    assert first.rows[1][4:7] == ["all", "downstream", "0"]
     assert [row[-1] for row in choices.rows] == ["1.00"]
     assert results.markdown([first]).count("\n| ") == len(first.rows) + 2
     larger = [measured(Case("windows", window=200, rate=0.0005, mode="upstream"))]
