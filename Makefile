@@ -11,7 +11,7 @@ QUIET := $(shell [ -t 1 ] || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-spark study kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside pl
 
 kills-spark: .venv/ready ## kill drivers and executors of a Spark cluster twenty times: nothing may change
 	@$(BIN)/python -m tests.spark_jobs.kills $(ARGS)
+
+study: .venv/ready ## what revisions cost in each mode, with the tables and pictures of docs/study.md
+	@$(BIN)/errata study --out docs/study $(ARGS)
 
 bench-propagation: .venv/ready ## what each order of running a scope's boxes costs, counted
 	@$(BIN)/python -m bench.propagation $(ARGS)

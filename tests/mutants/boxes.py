@@ -158,6 +158,20 @@ BOXES = [
         tests="tests/processors/boxes/test_costs.py",
     ),
     Mutant(
+        "revisions of a result are predicted not to spread down a chain",
+        "errata/observe/costs.py",
+        "(reach.span_ms + window.extent_ms) / window.slide_ms",
+        "window.extent_ms / window.slide_ms",
+        tests="tests/errata/observe/test_advice.py",
+    ),
+    Mutant(
+        "a replay is predicted to take as many tuples as the box reads",
+        "errata/observe/costs.py",
+        "a_ms * whole_ms * load.tuples[anchor.arc.name] / own if own",
+        "a_ms * whole_ms if own",
+        tests="tests/errata/observe/test_advice.py",
+    ),
+    Mutant(
         "the sizes of windows are forgotten at a restart",
         "processors/boxes/aggregate.py",
         "Sizes(*(counts.get(what, 0) for what in known))",
