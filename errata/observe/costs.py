@@ -99,13 +99,11 @@ class Spent(NamedTuple):
     Args:
         tuples: Tuples that connection points send it.
         results: Results that it fetches.
-        values: The fields of both.
         revisions: Revisions that it emits.
     """
 
     tuples: float = 0
     results: float = 0
-    values: float = 0
     revisions: float = 0
 
     def plus(self, other: Spent) -> Spent:
@@ -170,8 +168,8 @@ def way_costs(plan: CompiledPlan, load: Load, name: str, reach: Reach) -> WayCos
         whole_ms = replayed_ms if isinstance(window, History) else replayed_ms + anchor.extent_ms
         tuples += a_ms * whole_ms * load.tuples[anchor.arc.name] / own if own else 0.0
     return WayCosts(
-        Spent(tuples, 0, tuples * len(box.columns_read), after.revisions),
-        Spent(0, results, results * len(box.stored.fields), after.revisions),
+        Spent(tuples, 0, after.revisions),
+        Spent(0, results, after.revisions),
         after,
     )
 
@@ -210,7 +208,7 @@ def spent(plan: CompiledPlan, load: Load, source: str) -> dict[str, Spent]:
         if ways is None or choice is None or choice.mode == RESIDENT:
             found[name] = Spent(revisions=reach.revisions)
         elif choice.chooses:
-            found[name] = min(ways.replayed, ways.fetched, key=lambda way: way.values)
+            found[name] = min(ways.fetched, ways.replayed, key=lambda way: way.tuples + way.results)
         else:
             found[name] = ways.fetched if choice.mode == DOWNSTREAM else ways.replayed
     return found

@@ -12,8 +12,6 @@ from typing import Any
 import polars as pl
 
 from errata.observe.costs import counted_load, in_all, spent
-from errata.processors.boxes.aggregating import Windowed
-from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.report import CountKey
 from errata.study.cases import EPOCH, Case
 from errata.testing import Driver
@@ -41,8 +39,6 @@ class Measured:
         alone: How many tuples and results such a correction reads: the mean of some.
         counts: What the corrections cost each box.
         predicted: How many tuples and results it was predicted to read, from running counts.
-        values: The same, summed up over all boxes: fields of tuples that connection points sent,
-            and of results that were fetched.
     """
 
     case: Case
@@ -53,7 +49,6 @@ class Measured:
     alone: float
     predicted: float
     counts: Counts
-    values: int
 
     def a_correction(self, what: str, box: str | None = None) -> float:
         """Return how much of something a correction costs one box, or all of them."""
@@ -96,7 +91,7 @@ def measured(case: Case) -> Measured:
             latencies.append(1000 * (time.perf_counter() - started))
         load = counted_load(driver.plan, driver.counts())
         predicted = in_all(spent(driver.plan, load, "trades").values())
-        values, alone = values_of(driver.plan, costs), less(box_counts(driver), after)
+        alone = less(box_counts(driver), after)
     return Measured(
         case,
         tuples=tuples.height,
@@ -107,7 +102,6 @@ def measured(case: Case) -> Measured:
         / single.height,
         predicted=predicted.tuples + predicted.results,
         counts=costs,
-        values=values,
     )
 
 
@@ -165,14 +159,3 @@ def box_counts(driver: Driver) -> dict[str, dict[str, int]]:
 def less(after: Counts, before: Counts) -> dict[str, dict[str, int]]:
     """Return what boxes have counted between two moments, without zeros."""
     return {box: dict(Counter(c) - Counter(before.get(box, {}))) for box, c in after.items()}
-
-
-def values_of(plan: CompiledPlan, counts: Counts) -> int:
-    """Return how many fields were sent for some counts: of replayed tuples, and of results."""
-    values = 0
-    for name, box in plan.boxes.items():
-        own = counts.get(name, {})
-        if isinstance(box, Windowed):
-            values += own.get("anchor_tuples", 0) * len(box.columns_read)
-            values += own.get("fetched", 0) * len(box.stored.fields)
-    return values

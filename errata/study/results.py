@@ -68,20 +68,18 @@ class Choice(NamedTuple):
     Args:
         case: The case.
         expected: Tuples and results that a correction was expected to read.
-        read: Those that it has read.
-        values: Fields that it has read, by mode.
+        read: Those that it has read, by mode.
     """
 
     case: Case
     expected: float
-    read: float
-    values: Mapping[str, float]
+    read: Mapping[str, float]
 
     @property
     def of_the_better(self) -> float:
         """What adaptive mode has read, as a share of what the better fixed mode has."""
-        better = min(self.values[UPSTREAM], self.values[DOWNSTREAM])
-        return self.values[ADAPTIVE] / better if better else 1.0
+        better = min(self.read[UPSTREAM], self.read[DOWNSTREAM])
+        return self.read[ADAPTIVE] / better if better else 1.0
 
 
 def compared(found: Iterable[Measured]) -> list[Choice]:
@@ -93,8 +91,7 @@ def compared(found: Iterable[Measured]) -> list[Choice]:
         Choice(
             case,
             expected=modes[ADAPTIVE].a_correction("expected"),
-            read=modes[ADAPTIVE].read,
-            values={mode: each.values / each.corrections for mode, each in modes.items()},
+            read={mode: each.read for mode, each in modes.items()},
         )
         for case, modes in cases.items()
         if {UPSTREAM, DOWNSTREAM, ADAPTIVE} <= modes.keys()
@@ -104,8 +101,8 @@ def compared(found: Iterable[Measured]) -> list[Choice]:
 def choices(found: Iterable[Measured]) -> Table:
     """Return what adaptive boxes expected, what it was, and what either mode costs."""
     columns = (
-        "question", "window", "overlap", "corrected", "chain", "expected", "read", UPSTREAM,
-        DOWNSTREAM, ADAPTIVE, "of the better",
+        "question", "window", "overlap", "corrected", "chain", "expected", ADAPTIVE, UPSTREAM,
+        DOWNSTREAM, "of the better",
     )  # fmt: skip
     rows = [
         [
@@ -115,8 +112,7 @@ def choices(found: Iterable[Measured]) -> Table:
             f"{case.rate:.2%}",
             str(case.depth),
             number(choice.expected),
-            number(choice.read),
-            *(number(choice.values[mode]) for mode in (UPSTREAM, DOWNSTREAM, ADAPTIVE)),
+            *(number(choice.read[mode]) for mode in (ADAPTIVE, UPSTREAM, DOWNSTREAM)),
             f"{choice.of_the_better:.2f}",
         ]
         for choice in compared(found)
@@ -124,7 +120,7 @@ def choices(found: Iterable[Measured]) -> Table:
     ]
     title = (
         "The choices of adaptive boxes: tuples and results that a correction was expected to read, "
-        "and has read; fields that it has read in each mode"
+        "and has read in each mode"
     )
     return Table(title, columns, rows)
 

@@ -412,9 +412,7 @@ class Aggregate(Windowed):
             groups.to_numpy().astype(np.int64),
             own[self.start].to_numpy(),
             self.ends(own).to_numpy(),
-            tuples_a_ms=means / self.window.extent_ms,
-            values_a_tuple=len(self.columns_read) * sizes.anchors_share,
-            values_a_result=len(self.stored.fields),
+            tuples_a_ms=means * sizes.anchors_share / self.window.extent_ms,
         )
         chosen = by_column.constant(False, keys.height, pl.Boolean)
         return chosen.scatter(reachable.arg_true(), pl.Series(ways.replayed)), ways.expected

@@ -2,7 +2,7 @@
 
 Borealis leaves the choice between upstream and downstream processing to a planner (section 3.3).
 Windows that overlap share the tuples of a replay, so many small ones are cheaper to replay, and few
-large ones to fetch. The unit of costs is a value: one field of one tuple, or of one result.
+large ones to fetch. The unit of costs is a row that is read: a tuple, or a result.
 """
 
 from __future__ import annotations
@@ -129,8 +129,6 @@ def cheaper_ways(
     ends: Integers,
     *,
     tuples_a_ms: float | npt.NDArray[np.float64],
-    values_a_tuple: float,
-    values_a_result: int,
 ) -> Ways:
     """Return the cheaper way for each window.
 
@@ -140,16 +138,14 @@ def cheaper_ways(
         groups: For each window, the number of its group.
         starts: Their starts, in ms.
         ends: Their exclusive ends, in ms.
-        tuples_a_ms: How many tuples its group has in a millisecond; one number is of all groups.
-        values_a_tuple: How many fields are replayed for a tuple.
-        values_a_result: How many fields of a result are fetched.
+        tuples_a_ms: How many tuples are replayed for a millisecond of its group; one number is of
+            all groups.
 
     Example:
         A tuple that lies in ten windows of 100 ms each, with a tuple in every 50 ms of its group:
 
         >>> starts = np.arange(0, 100, 10)
-        >>> ways = cheaper_ways(np.zeros(10, np.int64), starts, starts + 100, tuples_a_ms=1 / 50,
-        ...     values_a_tuple=4, values_a_result=4)
+        >>> ways = cheaper_ways(np.zeros(10, np.int64), starts, starts + 100, tuples_a_ms=1 / 50)
         >>> bool(ways.replayed.all()), ways.expected
         (True, 4)
     """
@@ -161,7 +157,7 @@ def cheaper_ways(
     last = np.append(first[1:], len(order)) - 1
     density = np.broadcast_to(tuples_a_ms, len(order))[order]
     tuples, results = (end[last] - start[first]) * density[first], last - first + 1
-    is_cheaper = tuples * values_a_tuple < results * values_a_result
+    is_cheaper = tuples < results
     replayed = np.empty(len(order), np.bool_)
     replayed[order] = is_cheaper[np.cumsum(is_first) - 1]
     expected = tuples[is_cheaper].sum() + results[~is_cheaper].sum()

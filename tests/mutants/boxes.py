@@ -188,8 +188,8 @@ BOXES = [
     Mutant(
         "a replay is taken to cost what a box reads of it, not what is sent",
         "processors/boxes/aggregate.py",
-        "len(self.columns_read) * sizes.anchors_share",
-        "len(self.columns_read)",
+        "means * sizes.anchors_share / self",
+        "means / self",
         tests="tests/processors/boxes/test_costs.py",
     ),
 ]
