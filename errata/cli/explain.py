@@ -60,14 +60,14 @@ def explain(
     that the running network has counted.
     """
     network = load(net)
-    if graph is not None:
-        drawn = Graph.of(compile_network(network))
-        typer.echo({Picture.mermaid: mermaid, Picture.svg: svg}[graph](drawn), nl=False)
-        return
     explained = explanation(network)
     if running:
         with deployed(net) as deployment:
             explained["costs"] = _costs(deployment.plan, running_load(deployment))
+    if graph is not None:
+        drawn = Graph.of(compile_network(network), costs=_costs_in_words(explained))
+        typer.echo({Picture.mermaid: mermaid, Picture.svg: svg}[graph](drawn), nl=False)
+        return
     if as_json:
         print_lines([explained])
     else:
@@ -265,6 +265,23 @@ def _cost(box: dict[str, Any]) -> list[str]:
     replayed = "all" if replayed_ms >= FOREVER_MS else as_duration(replayed_ms)
     known = "any number of results" if results is None else f"{results} result{'s'[: results > 1]}"
     return [f"{replayed} of its group replayed", f"{known} fetched"]
+
+
+def _costs_in_words(explained: dict[str, Any]) -> dict[str, str]:
+    """Return by box what a correction costs it, by its structure or as counted, in its mode."""
+    costs = {name: _cost(box) for name, box in explained["boxes"].items() if "cost" in box}
+    for row in explained.get("costs", ()):
+        if row["tuples_replayed"] is not None:
+            tuples, results = number(row["tuples_replayed"]), number(row["results_fetched"])
+            costs[row["box"]] = [f"{tuples} tuples replayed", f"{results} results fetched"]
+    found = {}
+    for name, ways in costs.items():
+        box = explained["boxes"][name]
+        taken = box["mode"] == UPSTREAM or box["chooses"], box["results"] is not None
+        found[name] = " or ".join(
+            way for way, is_taken in zip(ways, taken, strict=True) if is_taken
+        )
+    return found
 
 
 def _counted(row: dict[str, Any]) -> list[str | None]:

@@ -18,9 +18,12 @@ from errata.processors.declare.faults import NetworkError
 from errata.run.exit_status import complain
 from errata.settings.loading import load
 from errata.study.cases import CASES, SHORT
-from errata.study.measure import measured, of_network
+from errata.study.measure import of_network, repeated
 from errata.study.results import markdown, pictures, tables
 from errata.testing import Driver
+
+REPEATS = 3
+"""Runs of a case, whose times' medians count."""
 
 
 @command("study", example="errata study --out docs/study")
@@ -52,7 +55,7 @@ def study(
 
     Needs no broker: tasks and sweepers run in memory. The cases vary the size of windows, how far
     they overlap, the share of tuples that is corrected, and the aggregates in a chain. They take
-    some minutes. With --out: study.jsonl, tables.md, and SVG.
+    some ten minutes: each runs three times. With --out: study.jsonl, tables.md, and SVG.
 
     With NET and --input, the network runs over the files once for each mode. A mode that is not
     legal in it is named.
@@ -73,7 +76,7 @@ def study(
                 bar, description=f"{case.sweep}: window {case.window:,}, overlap {case.overlap}, "
                 f"chain {case.depth}, {case.rate:.2%}, {case.mode}",
             )  # fmt: skip
-            found.append(measured(case))
+            found.append(repeated(case, 1 if quick else REPEATS))
             progress.advance(bar)
     shown = tables(found)
     if out is not None:

@@ -73,12 +73,17 @@ class Graph:
     edges: Sequence[Edge]
 
     @classmethod
-    def of(cls, plan: CompiledPlan) -> Graph:
-        """Return the graph of a plan."""
-        return cls([*_nodes(plan)], [*_edges(plan)])
+    def of(cls, plan: CompiledPlan, *, costs: Mapping[str, str] | None = None) -> Graph:
+        """Return the graph of a plan.
+
+        Args:
+            plan: The plan.
+            costs: By box, what a correction costs it, in words.
+        """
+        return cls([*_nodes(plan, costs or {})], [*_edges(plan)])
 
 
-def _nodes(plan: CompiledPlan) -> Iterator[Node]:
+def _nodes(plan: CompiledPlan, costs: Mapping[str, str]) -> Iterator[Node]:
     topology, kept = plan.topology, plan.kept_ms
     for name, source in topology.sources.items():
         yield Node(name, SOURCE, (f"topic {source.topic}",), is_kept=name in kept)
@@ -86,8 +91,10 @@ def _nodes(plan: CompiledPlan) -> Iterator[Node]:
         about = "exchange" if topology.arcs[name].exchange else box.kind
         if choice := plan.choices.get(name):
             about += f", {ADAPTIVE if choice.chooses else choice.mode}"
-        place = ("on Spark",) if name in topology.spark else ()
-        yield Node(name, BOX, (about, *place), topology.scope_of(name), name in kept)
+        more = ["on Spark"] if name in topology.spark else []
+        if cost := costs.get(name):
+            more.append(cost)
+        yield Node(name, BOX, (about, *more), topology.scope_of(name), name in kept)
     for sink in topology.sinks:
         yield Node(f"topic {sink.topic}", SINK, (f"sink, {sink.envelope}",))
 

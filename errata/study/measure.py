@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -122,6 +122,16 @@ def of_network(driver: Driver, play: Callable[[], None]) -> list[dict[str, Any]]
     ]
     whole = {what: sum(line[what] for line in found) for what in SHOWN}
     return [*found, {"box": "all", **whole, "cpu_s": round(seconds, 2)}]
+
+
+def repeated(case: Case, times: int) -> Measured:
+    """Run a case several times; return what is the same in all, and the medians of the times."""
+    runs = [measured(case) for _ in range(times)]
+    return replace(
+        runs[0],
+        seconds=median(run.seconds for run in runs),
+        latency_ms=median(run.latency_ms for run in runs),
+    )
 
 
 def lines(tuples: pl.DataFrame) -> pl.Series:

@@ -89,7 +89,9 @@ def test_it_is_drawn_as_a_graph(tmp_path: Path, errata: Errata) -> None:
     assert errata("explain", "tape.py", "--graph", "svg").out.startswith("<svg ")
     out = errata("explain", "tape.py", "--graph", "mermaid").out
     assert out.startswith("flowchart LR\n")
-    assert '["sums<br/>aggregate, adaptive"]' in out
+    assert (
+        '["sums<br/>aggregate, adaptive<br/>50m of its group replayed or 2 results fetched"]' in out
+    )
 
 
 def test_a_network_that_can_not_run_is_told_with_all_faults(tmp_path: Path, errata: Errata) -> None:
