@@ -46,10 +46,11 @@ def advise_(
 ) -> None:
     """Show which boxes should have keep=: what each would save as a connection point, and cost.
 
-    The best comes first. What it saves is what corrections read: tuples that are replayed, and
-    results that are fetched. What it costs is what is written more, and kept on disk. Both come
-    from what the running network has counted since it started, or, with --rate, from what you
-    assume: amounts are of a second then. Sizes of records are estimated from their fields.
+    The best comes first. What it saves is what corrections read: tuples that are replayed, results
+    that are fetched, and the time of replays, each of which some box waits for. What it costs is
+    what is written more, and kept on disk. Both come from what the running network has counted
+    since it started, or, with --rate, from what you assume: amounts are of a second then. Sizes of
+    records are estimated from their fields.
 
     `errata connection-point add` adds one to a running network.
     """
@@ -115,8 +116,8 @@ def _print(name: str, found: Sequence[Advice], *, of: str, as_json: bool) -> Non
                 "arc": each.arc,
                 "keep_ms": each.keep_ms,
                 "users": list(each.users),
-                "before": {"tuples": each.before.tuples, "results": each.before.results},
-                "after": {"tuples": each.after.tuples, "results": each.after.results},
+                "before": each.before._asdict(),
+                "after": each.after._asdict(),
                 "saved_bytes": each.saved_bytes,
                 "written": each.written,
                 "written_bytes": each.written_bytes,
@@ -136,7 +137,8 @@ def _print(name: str, found: Sequence[Advice], *, of: str, as_json: bool) -> Non
                 as_duration(each.keep_ms),
                 ", ".join(each.users),
                 *(
-                    f"{number(cost.tuples)} tuples, {number(cost.results)} results"
+                    f"{number(cost.tuples)} tuples in {number(cost.replays)} replays, "
+                    f"{number(cost.results)} results"
                     for cost in (each.before, each.after)
                 ),
                 number(each.saved_bytes / KIB),

@@ -100,11 +100,13 @@ class Spent(NamedTuple):
         tuples: Tuples that connection points send it.
         results: Results that it fetches.
         revisions: Revisions that it emits.
+        replays: Whether it replays; of several boxes, how many of them.
     """
 
     tuples: float = 0
     results: float = 0
     revisions: float = 0
+    replays: float = 0
 
     def plus(self, other: Spent) -> Spent:
         """Return what both cost."""
@@ -168,7 +170,7 @@ def way_costs(plan: CompiledPlan, load: Load, name: str, reach: Reach) -> WayCos
         whole_ms = replayed_ms if isinstance(window, History) else replayed_ms + anchor.extent_ms
         tuples += a_ms * whole_ms * load.tuples[anchor.arc.name] / own if own else 0.0
     return WayCosts(
-        Spent(tuples, 0, after.revisions),
+        Spent(tuples, 0, after.revisions, 1),
         Spent(0, results, after.revisions),
         after,
     )

@@ -66,6 +66,7 @@ def test_a_load_may_be_assumed():
     (advice,) = advise(net, plan, load)
     assert advice.arc == "minutes"
     assert advice.users == ("minutes", "hours")
+    assert (advice.before.replays, advice.after.replays) == (1, 0)
     assert advice.before.tuples == 600  # of a minute; hours fetch their results
     assert (advice.after.tuples, advice.after.results) == (0, pytest.approx(1 + 2))
     assert advice.written == pytest.approx(1 / 60 + 0.1)
