@@ -284,9 +284,10 @@ class Aggregate(Windowed):
         3. Update the states: compensate for tuples that leave, then accumulate those that enter.
         4. Add the windows that no tuple touches but that the watermark closes in this epoch.
         5. Replay the inputs of redone windows, and of windows whose state could not be compensated
-           exactly (a maximum that left). The replay yields the states after the epoch; with the
-           epoch's own revisions undone it yields those before. What 2 fetches and what is replayed
-           here comes in parts, of which only the states are kept.
+           exactly (a maximum that left). The replay yields the states without the tuples that the
+           epoch's revisions concern: with those that enter they are the states after the epoch,
+           with those that leave the states before. What 2 fetches and what is replayed here comes
+           in parts, of which only the states are kept.
         6. Compute the results before and after, and emit a revision where they differ.
         7. Keep the states of windows that are still open.
 
@@ -349,13 +350,15 @@ class Aggregate(Windowed):
         redone_keys = by_column.kept(keys, redone)
         replayed = 0
         if inexact.height or redone_keys.height:
-            replay = _Replay(self, pl.concat([inexact, redone_keys]), redone_keys, entering)
-            (content,) = yield replace(self._inputs_of(replay.after), take=replay.take)
+            replay = _Replay(self, pl.concat([inexact, redone_keys]), entering)
+            (content,) = yield replace(self._inputs_of(replay.states), take=replay.take)
             replay.take(content)
-            replayed = replay.height
-            after = self._with_known_states(after, replay.after)
-            undone = self.with_tuples(replay.before, leaving)
-            before = self._with_known_states(before, undone)
+            replayed, states_between = replay.height, replay.states
+            after = self._with_known_states(after, self.with_tuples(states_between, entering))
+            if redone_keys.height:
+                redone_states = states_between[inexact.height :]
+                undone = self.with_tuples(redone_states, leaving)
+                before = self._with_known_states(before, undone)
 
         # 6. results before and after
         (results_before, failures_before), (results_after, failures_after) = (
@@ -442,27 +445,21 @@ class _Replay:
     Args:
         box: The aggregate.
         keys: The windows.
-        redone: Those whose states before the epoch are computed too.
-        entering: The tuples that enter in the epoch.
+        entering: The tuples that enter in the epoch: the states are those without them.
     """
 
-    def __init__(
-        self, box: Aggregate, keys: pl.DataFrame, redone: pl.DataFrame, entering: pl.DataFrame
-    ) -> None:
+    def __init__(self, box: Aggregate, keys: pl.DataFrame, entering: pl.DataFrame) -> None:
         self._box, self._entering = box, entering
-        self.after, self.before, self.height = box.empty(keys), box.empty(redone), 0
-        """The states after the epoch, those before without what leaves in it, and the tuples."""
+        self.states, self.height = box.empty(keys), 0
+        """The states without what enters in the epoch and what leaves, and the tuples."""
 
     def take(self, tuples: pl.DataFrame) -> None:
         """Add some of the tuples; none comes twice."""
         self.height += tuples.height
-        self.after = self._box.with_tuples(self.after, tuples)
-        if self.before.height:
+        if not (tuples.is_empty() or self._entering.is_empty()):
             identity = list(self._box.input.identity)
-            known = tuples
-            if not (tuples.is_empty() or self._entering.is_empty()):
-                known = tuples.join(self._entering, on=identity, how="anti", nulls_equal=True)
-            self.before = self._box.with_tuples(self.before, known)
+            tuples = tuples.join(self._entering, on=identity, how="anti", nulls_equal=True)
+        self.states = self._box.with_tuples(self.states, tuples)
 
 
 def _is_forgotten(result: Result) -> bool:
