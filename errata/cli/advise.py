@@ -56,28 +56,28 @@ def advise_(
     """
     if rate is None and (revisions is not None or groups is not None):
         raise typer.BadParameter("--revisions and --groups need --rate")
+    network = load(net)
     if rate is not None:
-        network = load(net)
         plan = compile_network(network)
         share = _share("1%" if revisions is None else revisions)
         found = advise(
             network, plan, assumed_load(plan, rate=rate, corrected=share, groups=groups or 1)
         )
     else:
-        network = load(net)
         with deployed(net) as deployment:
             network = resolve_deployed(network, deployment.registry, deployment.cluster)
             plan, counted = deployment.plan, running_load(deployment)
+        if not sum(counted.corrections.values()):
+            raise AdviceError(
+                f"network {plan.network!r} has counted no corrections yet; run it on its input, or "
+                "give --rate and --revisions"
+            )
         found = advise(network, plan, counted)
     _print(plan.network, found, of="a second" if rate else "so far", as_json=as_json)
 
 
 def running_load(deployment: DeployedNetwork) -> Load:
-    """Return the load of a running network.
-
-    Raises:
-        AdviceError: If no correction was counted yet.
-    """
+    """Return the load of a running network."""
     topology = deployment.plan.topology
     view = current(deployment.cluster, deployment.plan)
     try:
@@ -88,13 +88,7 @@ def running_load(deployment: DeployedNetwork) -> Load:
         }
     finally:
         view.close()
-    counted = counted_load(deployment.plan, counts)
-    if not sum(counted.corrections.values()):
-        raise AdviceError(
-            f"network {deployment.plan.network!r} has counted no corrections yet; run it on its "
-            "input, or give --rate and --revisions"
-        )
-    return counted
+    return counted_load(deployment.plan, counts)
 
 
 def _share(text: str) -> float:

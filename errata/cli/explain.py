@@ -375,7 +375,7 @@ def _print(explained: dict[str, Any]) -> None:
     if "costs" in explained:
         print_table(
             "what the correction of one tuple costs, by the tuples that were counted",
-            ["source", "box", "revisions", *(f"{mode}" for mode in (UPSTREAM, DOWNSTREAM))],
+            ["source", "box", "revisions", UPSTREAM, DOWNSTREAM],
             (
                 (
                     row["source"],

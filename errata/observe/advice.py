@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from errata.observe.costs import Load, Spent, in_all, spent
+from errata.observe.costs import Load, Spent, spent
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
@@ -87,8 +87,8 @@ def _advice(network: Network, plan: CompiledPlan, load: Load, name: str) -> Advi
     if not users:
         return None
     corrections = sum(load.corrections.values())
-    before, after = (_average(each, load) for each in (plan, new))
-    saved = (_bytes_read(plan, load) - _bytes_read(new, load)) * corrections
+    (before, read_before), (after, read_after) = (_on_average(each, load) for each in (plan, new))
+    saved = (read_before - read_after) * corrections
     revised = sum(
         spent(new, load, source).get(name, Spent()).revisions * count
         for source, count in load.corrections.items()
@@ -100,25 +100,15 @@ def _advice(network: Network, plan: CompiledPlan, load: Load, name: str) -> Advi
     )  # fmt: skip
 
 
-def _average(plan: CompiledPlan, load: Load) -> Spent:
-    """Return what a correction costs all boxes, on average over the sources."""
-    whole = sum(load.corrections.values())
-    if not whole:
-        return Spent()
-    each = (
-        Spent(*(value * count / whole for value in in_all(spent(plan, load, source).values())))
-        for source, count in load.corrections.items()
-    )
-    return in_all(each)
-
-
-def _bytes_read(plan: CompiledPlan, load: Load) -> float:
-    """Return how many bytes a correction reads, on average over the sources."""
-    whole, found = sum(load.corrections.values()), 0.0
-    for source, count in load.corrections.items():
+def _on_average(plan: CompiledPlan, load: Load) -> tuple[Spent, float]:
+    """Return what a correction costs all boxes, and the bytes that it reads, over all sources."""
+    whole, costs, read = sum(load.corrections.values()), Spent(), 0.0
+    for source, count in load.corrections.items() if whole else ():
+        share = count / whole
         for name, cost in spent(plan, load, source).items():
-            found += bytes_read(plan, name, cost) * count / whole if whole else 0.0
-    return found
+            costs = costs.plus(Spent(*(value * share for value in cost)))
+            read += bytes_read(plan, name, cost) * share
+    return costs, read
 
 
 def bytes_read(plan: CompiledPlan, name: str, cost: Spent) -> float:

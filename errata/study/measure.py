@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
@@ -77,17 +77,17 @@ def measured(case: Case) -> Measured:
     with Driver(case.network()) as driver:
         started = time.process_time()
         for at in range(0, tuples.height, EPOCH):
-            _send(driver, [lines(tuples[at : at + EPOCH])])
+            send(driver, lines(tuples[at : at + EPOCH]))
         before = box_counts(driver)
         for some in several:
-            _send(driver, [replaced(some)])
+            send(driver, replaced(some))
         seconds = time.process_time() - started
         after = box_counts(driver)
         costs = less(after, before)
         latencies = list[float]()
         for row in range(single.height):
             started = time.perf_counter()
-            _send(driver, [replaced(single[row : row + 1])])
+            send(driver, replaced(single[row : row + 1]))
             latencies.append(1000 * (time.perf_counter() - started))
         load = counted_load(driver.plan, driver.counts())
         predicted = in_all(spent(driver.plan, load, "trades").values())
@@ -148,10 +148,10 @@ def replaced(tuples: pl.DataFrame) -> pl.Series:
     return tuples.select(line=line)["line"].struct.json_encode()
 
 
-def _send(driver: Driver, parts: Iterable[Sequence[str] | pl.Series]) -> None:
-    for part in parts:
-        for line in part:
-            driver.send_raw("trades", line.encode())
+def send(driver: Driver, texts: pl.Series) -> None:
+    """Send lines of JSON to the source, as one epoch."""
+    for text in texts:
+        driver.send_raw("trades", text.encode())
     driver.close_epoch()
 
 

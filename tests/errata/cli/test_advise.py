@@ -43,6 +43,7 @@ def test_without_corrections_there_is_no_advice(driver: Driver, errata: Errata) 
     assert done.status == 1
     assert "has counted no corrections yet" in done.err
     assert "give --rate and --revisions" in done.err
+    assert errata("explain", "tape.py", "--running").status == 0  # which needs none
 
 
 def test_a_load_may_be_assumed(driver: Driver, errata: Errata, people: None) -> None:

@@ -9,7 +9,7 @@ from errata.observe.advice import advise
 from errata.observe.costs import assumed_load, counted_load
 from errata.processors.compile.compiler import compile_network
 from errata.study.cases import EPOCH, Case
-from errata.study.measure import lines, measured, replaced
+from errata.study.measure import lines, measured, replaced, send
 from errata.testing import Driver
 
 CHAIN = Case("points", window=100, overlap=10, rate=0.0002, depth=3, mode="adaptive", points=())
@@ -21,9 +21,7 @@ def counted(case: Case):
     tuples = case.tuples()
     with Driver(case.network()) as driver:
         for some in [lines(tuples), *(replaced(each) for each in case.corrections())]:
-            for line in some:
-                driver.send_raw("trades", line.encode())
-            driver.close_epoch()
+            send(driver, some)
         return case.network(), driver.plan, counted_load(driver.plan, driver.counts())
 
 
