@@ -42,6 +42,8 @@ log = logging.getLogger("errata")
 
 RIGHTS_CHECK_S = 5.0
 """Interval between checks that the topics and the rights to them still exist."""
+COLLECT_S = 30.0
+"""Interval between collections of garbage: the columns that a cycle holds are not counted."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 IDLE_AFTER_S, REST_S = 1.0, 0.2
@@ -58,6 +60,7 @@ def tune_garbage_collector() -> None:
     """Tune Python's garbage collector for a process that only runs `Worker.run`.
 
     Existing objects stay alive; later, batches create and drop many objects within milliseconds.
+    `Worker.run` collects garbage by the clock: a few cycles can hold columns of any size.
     """
     gc.freeze()
     gc.set_threshold(500_000, 20, 100)
@@ -222,13 +225,16 @@ class Worker:
         """
         try:
             inspect = Inspector(self.shared, self.shares)
-            seen_s = busy_s = monotonic()
+            seen_s = busy_s = collected_s = monotonic()
             while not stop():
                 if self.pulse.turn():
                     self.pulse.update(*inspect(self.steps))
                 if monotonic() > seen_s + RIGHTS_CHECK_S:
                     self.cluster.require_still(self.needed)
                     seen_s = monotonic()
+                if monotonic() > collected_s + COLLECT_S:
+                    gc.collect()
+                    collected_s = monotonic()
                 version, newest = self.plan.deployment.version, self.shared.view.version
                 if newest > version:
                     raise NewVersionError(

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 import polars as pl
 
@@ -257,12 +257,14 @@ class ScopeRun:
             waiting = list(running.items())
             own = _OwnRevisions(epoch, watermark, committed, uncommitted, changes)
             requests = [_HistoryRequest(self, name, need, own) for name, (_, need) in waiting]
-            queries = [query for each in requests for query in each.queries]
-            sharing = Sharing(queries, self.plan.topology.arcs)
+            queries = [each.queries() for each in requests]
+            sharing = Sharing(list(chain.from_iterable(queries)), self.plan.topology.arcs)
             replies = zip(sharing.answers((yield sharing.sent)), sharing.leads, strict=True)
             running = {}
-            for (name, (run, _)), request in zip(waiting, requests, strict=True):
-                answers, leads = zip(*islice(replies, len(request.queries)), strict=True)
+            for (name, (run, _)), request, own_queries in zip(
+                waiting, requests, queries, strict=True
+            ):
+                answers, leads = zip(*islice(replies, len(own_queries)), strict=True)
                 key = str(CountKey("requests" if any(leads) else "shared", name))
                 counts[key] = counts.get(key, 0) + 1
                 history = request.history(answers)
@@ -349,14 +351,20 @@ class _HistoryRequest:
         if need.kind == RESULTS:
             # a downstream scope may store them; it has read committed revisions only
             self._newer = [(run.boxes[name].stored, own.uncommitted.get(name, []))]
-            arcs = run.plan.fetched_by(name)
-            take = partial(self._take, 0) if need.take and len(arcs) == 1 else None
-            self.queries = [ReplayQuery(arc, own.committed, need.ranges, take=take) for arc in arcs]
             return
-        path = run.plan.paths[name]
-        self._newer = [(anchor.arc, self._since_commit(anchor.arc.name)) for anchor in path.anchors]
+        anchors = run.plan.paths[name].anchors
+        self._newer = [(anchor.arc, self._since_commit(anchor.arc.name)) for anchor in anchors]
+
+    def queries(self) -> list[ReplayQuery]:
+        """Return the requests; not kept, for a cycle would keep all that they were answered."""
+        run, need, own = self._run, self._need, self._own
+        if need.kind == RESULTS:
+            arcs = run.plan.fetched_by(self._name)
+            take = partial(self._take, 0) if need.take and len(arcs) == 1 else None
+            return [ReplayQuery(arc, own.committed, need.ranges, take=take) for arc in arcs]
+        path = run.plan.paths[self._name]
         in_parts = need.take is not None and path.is_linear
-        self.queries = [
+        return [
             ReplayQuery(
                 anchor.arc.name,
                 own.committed if anchor.arc.name in run.boxes else own.epoch,
@@ -388,7 +396,7 @@ class _HistoryRequest:
         """Return what the box has not taken, and the task's own newer tuples."""
         if len(answers) > len(self._newer):  # results, and those of them that are kept back
             stored, kept = answers
-            box = self._run.plan.boxes[self.queries[0].arc]
+            box = self._run.plan.boxes[self._run.plan.fetched_by(self._name)[0]]
             answers = [box.exact_results(by_column.pick(stored, self._newer[0][0].fields), kept)]
         for tuples in answers:
             self._count(tuples)

@@ -1,5 +1,6 @@
 """One epoch through a scope: which boxes run, in every order, and what they ask together."""
 
+import gc
 from dataclasses import replace
 from unittest import mock
 
@@ -106,6 +107,29 @@ def test_what_boxes_lack_that_do_not_wait_for_one_another_is_asked_together(orde
         "sum_low.requests": 1, "sum_low.replayed": 1, "sum_low.revised": 1,
         "sum_high.shared": 1, "sum_high.replayed": 1, "sum_high.revised": 1,
     }  # fmt: skip
+
+
+def test_an_epoch_that_replays_leaves_no_columns_to_the_garbage_collector():
+    run, after = (
+        scope_run(two_sums(), next(iter(ORDERS))),
+        frames.entering(inserted(1, 7)["a"], [*FIELDS]),
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        life = epoch(run, inserted(1, 7), begun(run, 100), 100)
+        (asked,) = next(life)
+        asked.take(after)
+        with pytest.raises(StopIteration):
+            life.send([after.clear()])
+        del life, asked
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [each for each in gc.garbage if isinstance(each, pl.DataFrame | pl.Series)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def test_the_planner_goes_by_the_graph_of_a_scope():
