@@ -28,6 +28,7 @@ import polars as pl
 from confluent_kafka import Producer
 
 from bench import tape
+from bench.connectors import CONNECTORS
 from bench.peers import plain_spark
 from bench.processes import IN_ORDER
 from bench.run import TopicSpec
@@ -48,7 +49,7 @@ from errata.spark_jobs.session import check_java, open_session
 from errata.topics import names
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.java import class_path, connectors
+from errata.topics.java import class_path
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 
@@ -233,7 +234,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="what Spark says of each batch")
     given = parser.parse_args()
     java = check_java()
-    jars = ",".join(map(str, class_path(java, connectors())))
+    jars = ",".join(map(str, class_path(java, CONNECTORS)))
     revisions = tape.tape(given.rows, products=given.groups)
     with tempfile.TemporaryDirectory(prefix="errata-bench-") as name, EmbeddedBroker() as broker:
         folder, kafka = Path(name), dict(broker.settings)

@@ -1,7 +1,9 @@
 """``spark.read`` and ``spark.readStream`` of an arc: its table, or revisions in whole epochs.
 
-A polars column becomes an Arrow column without a copy. Physical types become logical ones by
-another view of the same buffers; only milliseconds are multiplied, since Spark counts microseconds.
+A polars column of numbers becomes an Arrow column without a copy. Physical types become logical
+ones by another view of the same buffers; milliseconds are multiplied, since Spark counts
+microseconds, and the offsets of texts are narrowed. Since release 4.1, Spark compares the schema of
+a batch with the one that was declared, down to what may be null.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
 
 TABLE, REVISIONS = "table", "revisions"
-_ROWS = 65_536
-"""Rows of a record batch."""
+_ROWS, _BYTES = 65_536, 1 << 28
+"""Rows of a record batch, and about how many bytes, at most; a column of texts ends at 2 GiB."""
 _POLL_S, _SETTLED_S = 0.2, 1.0
 
 
@@ -98,11 +100,17 @@ class Opened:
         """Yield the rows of a piece; runs on an executor."""
         reader = self.reader
         if content == TABLE:
-            parts = reader.content(piece).iter_slices(_ROWS)
+            parts = _slices(reader.content(piece))
             yield from (tuple_batch(reader.arc, part) for part in parts)
         else:
-            parts = reader.revisions(piece).iter_slices(_ROWS)
+            parts = _slices(reader.revisions(piece))
             yield from (revision_batch(reader.arc, part) for part in parts)
+
+
+def _slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield a frame in parts for one record batch each."""
+    fitting = _BYTES * frame.height // max(1, int(frame.estimated_size()))
+    return frame.iter_slices(max(1, min(_ROWS, fitting)))
 
 
 @dataclass
@@ -307,6 +315,7 @@ _VIEWS = {
     "timestamp-millis": pa.timestamp("us", tz="UTC"),
     "timestamp-micros": pa.timestamp("us", tz="UTC"),
 }
+_NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _PLAIN = pl.CompatLevel.oldest()  # Spark's Java reader does not support string views
 
 
@@ -346,19 +355,25 @@ def revision_type(arc: Arc) -> spark.StructType:
 
 def tuple_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
     """Return a frame of tuples as a record batch of `tuple_type`."""
-    return pa.RecordBatch.from_arrays(_columns(arc, frame), names=arc.visible)
+    return pa.RecordBatch.from_arrays(_columns(arc, frame), schema=pa.schema(_fields(arc)))
 
 
 def revision_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
     """Return a frame of revisions, with their epoch, as a record batch of `revision_type`."""
-    op = frame["op"]
-    columns = {
-        "op": _arrow(pl.Series(frames.OPS).gather(op.cast(pl.UInt32))),
-        "before": _side(arc, frame, frames.BEFORE, absent=op == frames.INSERT),
-        "after": _side(arc, frame, frames.AFTER, absent=op == frames.DELETE),
-        "epoch": _arrow(frame["epoch"]),
-    }
-    return pa.RecordBatch.from_pydict(columns)
+    op, sides = frame["op"], pa.struct(_fields(arc))
+    columns = [
+        _arrow(pl.Series(frames.OPS).gather(op.cast(pl.UInt32))),
+        _side(arc, frame, frames.BEFORE, absent=op == frames.INSERT),
+        _side(arc, frame, frames.AFTER, absent=op == frames.DELETE),
+        _arrow(frame["epoch"]),
+    ]
+    schema = [
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("before", sides),
+        pa.field("after", sides),
+        pa.field("epoch", pa.int64(), nullable=False),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(schema))
 
 
 def arrow_column(values: pl.Series, kind: FieldType) -> pa.Array:
@@ -382,7 +397,14 @@ def arrow_column(values: pl.Series, kind: FieldType) -> pa.Array:
 
 def _side(arc: Arc, frame: pl.DataFrame, prefix: str, *, absent: pl.Series) -> pa.StructArray:
     columns = _columns(arc, frame, prefix)
-    return pa.StructArray.from_arrays(columns, names=arc.visible, mask=_arrow(absent))
+    return pa.StructArray.from_arrays(columns, fields=_fields(arc), mask=_arrow(absent))
+
+
+def _fields(arc: Arc) -> list[pa.Field]:
+    """Return the fields of an arc's tuples, as `arrow_column` returns their columns."""
+    empty = {name: pl.Series([], dtype=arc.fields[name].dtype) for name in arc.visible}
+    types = {name: arrow_column(values, arc.fields[name]).type for name, values in empty.items()}
+    return [pa.field(name, types[name], arc.fields[name].optional) for name in arc.visible]
 
 
 def _columns(arc: Arc, frame: pl.DataFrame, prefix: str = "") -> list[pa.Array]:
@@ -390,4 +412,6 @@ def _columns(arc: Arc, frame: pl.DataFrame, prefix: str = "") -> list[pa.Array]:
 
 
 def _arrow(values: pl.Series) -> pa.Array:
-    return values.to_arrow(compat_level=_PLAIN)
+    """Return a column with offsets of 32 bits, if it has any."""
+    column = values.to_arrow(compat_level=_PLAIN)
+    return column.cast(_NARROW[column.type]) if column.type in _NARROW else column

@@ -21,7 +21,7 @@ from errata.schemas.errors import ErrataError
 from errata.topics.java import NoJavaError, find_java
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
-"""Oldest and newest Java release that Spark 4.0 runs on."""
+"""Oldest and newest Java release that Spark runs on."""
 
 _NEEDED = ("pyspark", "pandas", "pyarrow", "google.protobuf")
 _REQUIRED = {
@@ -38,6 +38,7 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
+    "spark.python.authenticate.socketTimeout": "300s",  # a machine under load starts workers late
     "spark.python.daemon.module": "errata.spark_jobs.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -116,7 +117,7 @@ def _redirected_output(log: Path | None) -> Iterator[None]:
     """Redirect the output of processes that are started meanwhile to a file.
 
     If this process is killed, Java outlives it for a moment and would hold its pipes. The processes
-    start in the file's folder: Spark 4.0 makes a folder ``artifacts`` where it is started.
+    start in the file's folder: Spark makes a folder ``artifacts`` where it is started.
     """
     if log is None:
         yield

@@ -3,15 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from bench.connectors import CONNECTORS
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.java import JarsError, NoJavaError, class_path, connectors, find_java
+from errata.topics.java import JarsError, NoJavaError, class_path, find_java
 from errata.topics.kafka import KafkaCluster
 from tests.registry.apicurio import Apicurio
 
@@ -86,16 +87,40 @@ def apicurio() -> Iterator[Apicurio]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Spark session that reads Kafka and Avro."""
-    sql = pytest.importorskip("pyspark.sql")
+def java() -> Path:
+    """A Java that runs Kafka and Spark."""
     try:
-        java = find_java()
-        needed = class_path(java, connectors())
-    except (NoJavaError, JarsError) as error:
+        return find_java()
+    except NoJavaError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def connectors(java: Path) -> Sequence[Path] | JarsError:
+    """The jars of Spark's own connectors, or why they can't be had here."""
+    try:
+        return class_path(java, CONNECTORS)
+    except JarsError as error:
+        return error
+
+
+@pytest.fixture(scope="session")
+def spark_avro(spark: Any, connectors: Sequence[Path] | JarsError) -> Any:
+    """The Spark session, if it has its own Kafka and Avro connectors."""
+    if isinstance(connectors, JarsError):
+        pytest.skip(str(connectors))
+    return spark
+
+
+@pytest.fixture(scope="session")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, java: Path, connectors: Sequence[Path] | JarsError
+) -> Iterator[Any]:
+    """A Spark session; it has its own connectors where these can be had: see `spark_avro`."""
+    sql = pytest.importorskip("pyspark.sql")
+    jars = [] if isinstance(connectors, JarsError) else connectors
     settings = {
-        "spark.jars": ",".join(map(str, needed)),
+        "spark.jars": ",".join(map(str, jars)),
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""A Java that can run Kafka, and the jars that it runs: Kafka's broker and Spark's connectors.
+"""A Java that can run Kafka, and the jars that it runs: Kafka's broker.
 
 The Ivy that PySpark ships downloads the jars, once, into the user's cache.
 
@@ -182,22 +182,6 @@ def cache_folder() -> Path:
     if folder := os.environ.get("ERRATA_CACHE"):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "errata")
-
-
-def connectors() -> Jars:
-    """Return Spark's Kafka and Avro connectors, of the installed PySpark's version.
-
-    Raises:
-        JarsError: If PySpark is not installed.
-    """
-    try:
-        version = importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError as error:
-        remedy = "pip install 'errata-streams[spark]'"
-        raise JarsError("Spark's connectors", "PySpark is missing", remedy=remedy) from error
-    names = ("spark-sql-kafka-0-10_2.13", "spark-avro_2.13")
-    modules = tuple(("org.apache.spark", name, version) for name in names)
-    return Jars(f"spark-{version}-connectors", modules, 20)
 
 
 def class_path(java: Path, jars: Jars = BROKER, *, cache: Path | None = None) -> list[Path]:

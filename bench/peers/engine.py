@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from bench import tape
+from bench.connectors import CONNECTORS
 from bench.processes import Settings, children, processor_s
 from bench.variants import LATENESS_MS, Windows
 from errata.schemas.avro import revision_schema
@@ -23,7 +24,7 @@ from errata.schemas.fields import FieldType
 from errata.spark_jobs.session import check_java
 from errata.topics.admin import create_topics
 from errata.topics.cluster import TopicPartition
-from errata.topics.java import KAFKA, Jars, class_path, connectors, find_java
+from errata.topics.java import KAFKA, Jars, class_path, find_java
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 
@@ -102,7 +103,7 @@ def streams(job: Job) -> list[str]:
 
 def spark(job: Job) -> list[str]:
     """Return the command of plain Spark."""
-    jars = ",".join(map(str, class_path(check_java(), connectors())))
+    jars = ",".join(map(str, class_path(check_java(), CONNECTORS)))
     fields = {name: FieldType.parse(kind) for name, kind in tape.FIELDS.items()}
     schema = json.dumps(revision_schema("tape", fields))
     given = [job.query, job.servers, job.source, job.sink, str(job.folder), *job.bounds]

@@ -237,7 +237,7 @@ def round_to(kind: FieldType, digits: int, *, even: bool) -> Kernel:
 def whole_kind(kind: FieldType) -> FieldType:
     """Return the type of `floor` and `ceil`: a decimal without a fraction, else a long."""
     if kind.kind != "decimal":
-        return FieldType("long", optional=kind.optional)
+        return FieldType("long", optional=kind.optional or kind.kind not in rules.WHOLE)
     precision = kind.precision - kind.scale + (kind.scale > 0)
     return FieldType("decimal", precision, 0, kind.optional)
 
@@ -245,7 +245,7 @@ def whole_kind(kind: FieldType) -> FieldType:
 def floor(kind: FieldType, *, up: bool) -> Kernel:
     """Return the function for `floor`, or `ceil` if `up`.
 
-    As in Spark, a double beyond 64 bits becomes the last long, and NaN becomes 0.
+    A double beyond 64 bits, and NaN, become null; Spark stops for them since release 4.3.
     """
     if kind.kind in rules.WHOLE:
         return lambda values: values.cast(pl.Int64)
@@ -257,9 +257,7 @@ def floor(kind: FieldType, *, up: bool) -> Kernel:
             return decimals.exact(_ceil if up else _floor, values, unit, 1, bound=bound)
 
         return run
-    return by_array(
-        lambda values: _saturate(np.ceil(values) if up else np.floor(values)), dtype=pl.Int64
-    )
+    return by_array(np.ceil if up else np.floor, dtype=pl.Int64)
 
 
 def _floor(value: Any, unit: Any, one: Any) -> Any:
@@ -268,12 +266,6 @@ def _floor(value: Any, unit: Any, one: Any) -> Any:
 
 def _ceil(value: Any, unit: Any, one: Any) -> Any:
     return (value + unit - one) // unit
-
-
-def _saturate(values: Any) -> Any:
-    in_range = (values >= -(2.0**63)) & (values < 2.0**63)
-    bound = np.where(values > 0, 2**63 - 1, np.where(values < 0, -(2**63), 0))
-    return np.where(in_range, np.where(in_range, values, 0).astype(np.int64), bound)
 
 
 def _half_up(value: Any, unit: Any, one: Any, two: Any) -> Any:

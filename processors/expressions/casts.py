@@ -69,7 +69,8 @@ _OUT_OF_RANGE = decimal.Decimal(10**MAX_PRECISION)
 _LONG_DIGITS = 18
 """Digits of a decimal that Spark keeps in 64 bits."""
 _PER_DAY = {"timestamp-millis": times.DAY_MS, "timestamp-micros": times.DAY_MS * 1000}
-_PER_SECOND = {"timestamp-millis": 1000, "timestamp-micros": 1_000_000}
+_DIGITS_OF_SECOND = {"timestamp-millis": 3, "timestamp-micros": 6}
+_PER_SECOND = {kind: 10**digits for kind, digits in _DIGITS_OF_SECOND.items()}
 
 
 def cast(source: FieldType, target: FieldType) -> Kernel:
@@ -165,7 +166,10 @@ def _to_decimal(source: FieldType, target: FieldType) -> Kernel:
         return lambda values: rescale(values, shift=shift, precision=precision)
     if source.kind == "string":
         return lambda values: _decimal_of_text(_number(values), target)
-    if source.kind in ("float", "double", *rules.INSTANTS):
+    if source.kind in rules.INSTANTS:
+        shift = scale - _DIGITS_OF_SECOND[source.kind]
+        return lambda values: rescale(values.cast(pl.Int128), shift=shift, precision=precision)
+    if source.kind in ("float", "double"):
         # By the shortest digits that identify the double, as Spark does: 0.1 is 0.1.
         double = cast(source, rules.DOUBLE)
         return lambda values: _decimal_of_text(_digits(double(values)), target)

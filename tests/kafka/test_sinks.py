@@ -103,7 +103,7 @@ def test_a_plain_consumer_reads_json_sinks(broker, sunk):
 @pytest.mark.parametrize(
     ("envelope", "column"), [("upsert", "t"), ("debezium", "t.after"), ("native", "t.after")]
 )
-def test_spark_reads_avro_sinks_with_its_own_decoder(broker, sunk, spark, envelope, column):
+def test_spark_reads_avro_sinks_with_its_own_decoder(broker, sunk, spark_avro, envelope, column):
     from pyspark.sql.avro.functions import from_avro
 
     topic = f"{sunk}.{envelope}.avro"
@@ -113,7 +113,7 @@ def test_spark_reads_avro_sinks_with_its_own_decoder(broker, sunk, spark, envelo
     schema = json.dumps(registry.schema(schema_id))
     cluster.close()
     frame = (
-        spark.read.format("kafka")
+        spark_avro.read.format("kafka")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", topic)

@@ -173,13 +173,13 @@ def test_kcat_reads_json(ended, broker):
     ("topic", "column"), [("upsert", "t"), ("debezium", "t.after"), ("sums", "t.after")]
 )
 def test_spark_reads_avro_by_the_schemas_of_the_registry(
-    ended, apicurio, broker, spark, topic, column
+    ended, apicurio, broker, spark_avro, topic, column
 ):
     from pyspark.sql.avro.functions import from_avro
 
     schema = apicurio.ask("GET", f"subjects/read.{topic}-value/versions/latest")["schema"]
     frame = (
-        spark.read.format("kafka")
+        spark_avro.read.format("kafka")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", f"read.{topic}")

@@ -73,6 +73,7 @@ def each(
 
 _OPPOSITE = "try_subtract(0, {0})"
 _REMAINDER = "try_mod({0}, {1})"
+_FITS = "{0} >= -9223372036854775808D and {0} < 9223372036854775808D"
 
 ARITHMETIC = (
     Form(arithmetic, "({number} + {number})", "try_add({0}, {1})"),
@@ -129,7 +130,8 @@ NUMERIC = (
     *each("round, bround", "decimal", "@({decimal}, {places})"),
     *each("round, bround", "int", "@({few}, {digits})"),
     *each("round, bround", own, "@({number})"),
-    *each("floor, ceil, ceiling", whole_part, "@({number})"),
+    *each("floor, ceil, ceiling", whole_part, "@({exact})"),
+    *each("floor, ceil, ceiling", "long", "@({real})", f"if({_FITS}, @({{0}}), null)"),
     *each("sign, signum, sqrt", "double", "@({number})"),
     *each("exp, ln, log, log10, log2", "double", "@({number})", near=True),
     Form("double", "power({number}, {number})", near=True),
