@@ -1,8 +1,7 @@
 """Blocks: many tuples in one Spark row, so that no tuple is processed as a row of its own.
 
-A block holds the entering and leaving tuples of one share of the groups: one hash bucket, in the
-windows of one slab. A batch reads stretches of topics, which become rows of blocks; the shuffle
-moves them. None of this depends on Spark or its data sources.
+A block holds entering and leaving tuples for one writer. A batch reads stretches of topics, which
+become rows of blocks; the shuffle moves them. None of this depends on Spark or its data sources.
 
 Dead letters are blocks too, sent from executors to the driver. The driver sends them in the
 transaction of their batch's report: once, however often the batch is rerun.
@@ -25,12 +24,14 @@ from errata.processors.tasks.dead_letters import dead_letters_of_tuples, fail_on
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.tasks.shared import STOP
 from errata.processors.wire.dead_letter import DeadLetter
-from errata.processors.wire.replay import pack, unpack
+from errata.processors.wire.replay import pack, size_of, unpack
 from errata.processors.wire.report import Report
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.spark_jobs import reading
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.state_map import PLACE, PLACE_BITS
 from errata.topics.cluster import Cluster, TopicPartition
 
 SIGN = "@sign"
@@ -43,11 +44,14 @@ Input tuples; results of the job's own arc; only the time (windows may close); t
 (for the report); dead letters (sent with the report).
 """
 
-SCHEMA = "bucket int, slab long, kind int, origin long, batch string, block binary"
+_ORIGIN_BITS = 32
+BLOCK_BYTES = 4_000_000
+"""About how many bytes of tuples a block has at most."""
+
+SCHEMA = "key int, kind int, origin long, batch string, block binary"
 _ARROW = pa.schema(
     [
-        ("bucket", pa.int32()),
-        ("slab", pa.int64()),
+        ("key", pa.int32()),
         ("kind", pa.int32()),
         ("origin", pa.int64()),
         ("batch", pa.string()),
@@ -56,67 +60,61 @@ _ARROW = pa.schema(
 )
 
 
-def record(
-    bucket: int, slab: int, kind: int, origin: int, block: bytes, *, batch: str
-) -> pa.RecordBatch:
+def record(key: int, kind: int, origin: int, block: bytes, *, batch: str) -> pa.RecordBatch:
     """Return one Spark row."""
-    values = [[bucket], [slab], [kind], [origin], [batch], [block]]
+    values = [[key], [kind], [origin], [batch], [block]]
     arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Divides tuples and results among the shares of a job."""
+    """Divides tuples and results among the writers of a job."""
 
     job: Job
 
     @cached_property
     def _spread(self) -> Spread:
         by_group = replace(self.job.box.input, partition_by=self.job.box.by)
-        return Spread(by_group, self.job.buckets)
+        return Spread(by_group, 1 << PLACE_BITS)
+
+    def placed(self, groups: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with the place of their group."""
+        return by_column.beside(groups, self._spread.places(groups).alias(PLACE))
 
     def of_tuples(
         self, leaving: pl.DataFrame, entering: pl.DataFrame
-    ) -> Iterator[tuple[int, int, bytes]]:
-        """Yield bucket, slab and block of the tuples that leave and enter the input."""
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield writer and block of the tuples that leave and enter the input."""
         parts = [
             frame.select(self.job.box.columns_read).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
             for frame, sign in ((leaving, -1), (entering, 1))
         ]
-        tuples = pl.concat(parts)
-        rows, slabs = self.job.slabs.touched(self.job.box.input.event_times(tuples))
-        buckets = self._spread.places(tuples)
-        yield from _packed(tuples[rows], buckets.gather(rows), slabs)
+        yield from self._packed(pl.concat(parts))
 
-    def of_results(self, results: pl.DataFrame) -> Iterator[tuple[int, int, bytes]]:
-        """Yield bucket, slab and block of emitted results."""
-        slabs = self.job.slabs
-        starts = results[self.job.box.start]
-        numbers = starts.clone() * 0 if slabs.is_one else starts // slabs.length_ms
-        yield from _packed(results, self._spread.places(results), numbers)
+    def of_results(self, results: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
+        """Yield writer and block of emitted results."""
+        yield from self._packed(results)
 
-
-def _packed(
-    frame: pl.DataFrame, buckets: pl.Series, slabs: pl.Series
-) -> Iterator[tuple[int, int, bytes]]:
-    for (bucket, slab), part in parted(frame, buckets, slabs):
-        yield bucket, slab, pack(part)
+    def _packed(self, rows: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
+        placed = self.placed(rows)
+        for (writer,), part in parted(placed, placed[PLACE] % len(self.job.keys)):
+            fitting = BLOCK_BYTES * part.height // max(1, size_of(part))
+            for block in part.iter_slices(max(1, fitting)):
+                yield writer, pack(block)
 
 
 class Row(NamedTuple):
     """A row of blocks, without its batch.
 
     Args:
-        bucket: The hash bucket of the groups.
-        slab: The slab of their windows.
+        key: The key of the writer that it goes to.
         kind: `TUPLES`, `RESULTS`, `TICK`, `HEADER` or `DEAD_LETTERS`.
-        origin: The partition it is from; rows of a share are processed in this order.
+        origin: By the partition it is from; rows of a writer are processed in this order.
         block: The tuples, or other content of its kind.
     """
 
-    bucket: int
-    slab: int
+    key: int
     kind: int
     origin: int = 0
     block: bytes = b""
@@ -128,12 +126,11 @@ class Stretch:
 
     Args:
         batch: The batch.
-        kind: `TUPLES` or `RESULTS`: a stretch of the input, or of the job's own arc; `TICK`: slabs
-            to visit; `HEADER`.
+        kind: `TUPLES` or `RESULTS`: a stretch of the input, or of the job's own arc; `TICK`: each
+            writer is to look for windows that close; `HEADER`.
         partition: Of the arc.
         offsets: Of the stretch, half-open.
         committed: By writing task and attempt: the last epoch that counts.
-        slabs: To visit.
     """
 
     batch: Batch
@@ -141,14 +138,11 @@ class Stretch:
     partition: int = 0
     offsets: tuple[int, int] = (0, 0)
     committed: Mapping[str, Mapping[int, int]] | None = None
-    slabs: range = range(0)
 
     @property
     def is_something(self) -> bool:
         """Whether there is anything to read."""
-        if self.kind == TICK:
-            return len(self.slabs) > 0
-        return self.kind == HEADER or self.offsets[0] < self.offsets[1]
+        return self.kind in (HEADER, TICK) or self.offsets[0] < self.offsets[1]
 
 
 def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
@@ -169,7 +163,9 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         report.settled_ms,
         end.settled,
     )
-    result = [Stretch(batch, HEADER), Stretch(batch, TICK, slabs=epochs.ticks(start, end))]
+    result = [Stretch(batch, HEADER)]
+    if batch.wm > batch.wm_before and not batch.is_whole:
+        result.append(Stretch(batch, TICK))
     for partition in range(job.partition_count):
         offsets = end.starts.get(partition, 0), end.ends[partition]
         writers = epochs.view.writers(job.input, partition)
@@ -185,13 +181,12 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
 def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     """Yield the rows of a stretch, and None while it waits."""
     if stretch.kind == HEADER:
-        yield Row(0, 0, HEADER)
+        yield Row(job.keys[0], HEADER)
         return
     if stretch.kind == TICK:
-        for slab in stretch.slabs:
-            for bucket in range(job.buckets):
-                yield Row(bucket, slab, TICK)
+        yield from (Row(key, TICK) for key in job.keys)
         return
+    first = stretch.partition << _ORIGIN_BITS
     arc = job.input if stretch.kind == TUPLES else job.name
     codec = job.codec(arc)
     parts = [codec.empty]
@@ -202,23 +197,23 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     committed = covered(revisions, stretch.committed or {})
     if stretch.kind == RESULTS:
         emitted = reading.content([committed], job.plan.topology.arcs[arc])
-        for bucket, slab, block in Shares(job).of_results(emitted):
-            yield Row(bucket, slab, RESULTS, stretch.partition, block)
+        for origin, (writer, block) in enumerate(Shares(job).of_results(emitted), first):
+            yield Row(job.keys[writer], RESULTS, origin, block)
         return
     batch, (_, end) = stretch.batch, stretch.offsets
     later = cast(int | None, revisions.filter(pl.col("epoch") > batch.epoch)["offset"].min())
     resume = f"{stretch.partition}:{end if later is None else later}"
-    yield Row(0, 0, HEADER, stretch.partition, resume.encode())
+    yield Row(job.keys[0], HEADER, first, resume.encode())
     of_batch = committed.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
     leaving, entering, refused = _sides(job, of_batch, is_whole=batch.is_whole)
-    for bucket, slab, block in Shares(job).of_tuples(leaving, entering):
-        yield Row(bucket, slab, TUPLES, stretch.partition, block)
+    for origin, (writer, block) in enumerate(Shares(job).of_tuples(leaving, entering), first):
+        yield Row(job.keys[writer], TUPLES, origin, block)
     if refused and batch.is_whole:  # dead letters up to the last report were sent with it
         unreported = of_batch.filter(pl.col("epoch") > job.done[stretch.partition])
         *_, refused = _sides(job, unreported, is_whole=False)
     for box, refusals in refused.items():
         for block in pack_dead_letters(job, batch, box, refusals, partition=stretch.partition):
-            yield Row(0, 0, DEAD_LETTERS, stretch.partition, block)
+            yield Row(job.keys[0], DEAD_LETTERS, first, block)
 
 
 def _sides(

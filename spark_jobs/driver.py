@@ -32,6 +32,8 @@ from errata.spark_jobs.stages import OUTPUT, WRITTEN, Operator, Writer, name_of,
 from errata.topics.cluster import LostOffsetError, TopicPartition
 
 _FILE = "errata.json"
+LAYOUT = 2
+"""How states are kept in a checkpoint; those of an older layout are made anew."""
 
 
 class CheckpointError(ErrataError):
@@ -45,14 +47,14 @@ class Division:
     Args:
         plan: Fingerprint of the plan.
         box: The aggregate.
-        buckets: How many parts groups are hashed into.
         writers: The shuffle's partitions.
+        layout: How states are kept.
     """
 
     plan: str
     box: str
-    buckets: int
     writers: int
+    layout: int = LAYOUT
 
 
 class Checkpoint:
@@ -83,15 +85,20 @@ class Checkpoint:
         stored = self._read()
         if stored is None:
             return requested, 0
-        number = stored.pop("number")
-        division = Division(**stored)
-        if (division.plan, division.box) != (requested.plan, requested.box):
+        number, plan, box = stored.pop("number"), stored["plan"], stored["box"]
+        if (plan, box) != (requested.plan, requested.box):
             raise CheckpointError(
-                f"checkpoint {self.folder!r} is of box {division.box!r} of plan {division.plan}, "
-                f"but this is {requested.box!r} of plan {requested.plan}; give --checkpoint "
-                "another folder, or remove this one: states are rebuilt from the connection point"
+                f"checkpoint {self.folder!r} is of box {box!r} of plan {plan}, but this is "
+                f"{requested.box!r} of plan {requested.plan}; give --checkpoint another folder, or "
+                "remove this one: states are rebuilt from the connection point"
             )
-        return division, number
+        if stored.get("layout") != LAYOUT:
+            log.warning(
+                "box %r: checkpoint %s is of another release of Errata, which kept states in "
+                "another form; they are made anew in it", box, self.folder,
+            )  # fmt: skip
+            return requested, number + 1
+        return Division(**stored), number
 
     def write(self, division: Division, number: int) -> None:
         """Record the division to which the states of a number belong."""
@@ -126,10 +133,10 @@ class Checkpoint:
 log = logging.getLogger("errata")
 
 IDLE_S = 0.002
-BUCKETS = 16
-"""Default number of hash buckets of the groups."""
 
 
+_HASH_SEED = 42
+"""Of Spark's hash partitioning."""
 _LOST_STATES = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE_", "checkpoint file", "_metadata")
 """Texts in Spark's errors that mean that files of a checkpoint are gone or damaged."""
 
@@ -156,7 +163,6 @@ class Driver:
         session: The Spark session.
         checkpoint: The folder of the states.
         kafka: librdkafka settings, for executors.
-        buckets: How many parts groups are hashed into, if the checkpoint is new.
     """
 
     def __init__(
@@ -167,16 +173,16 @@ class Driver:
         session: Any,
         checkpoint: Checkpoint,
         kafka: Mapping[str, str | int],
-        buckets: int = BUCKETS,
     ) -> None:
         self.shared, self.scope, self.session = shared, scope, session
         self.checkpoint = checkpoint
         writers = int(session.conf.get("spark.sql.shuffle.partitions"))
-        requested = Division(shared.plan.fingerprint, scope.boxes[-1], buckets, writers)
+        requested = Division(shared.plan.fingerprint, scope.boxes[-1], writers)
         self.division, self.number = checkpoint.of(requested)
         recorder = Recorder(shared.registry)
         plan = shared.plan
-        job = Job(plan, scope, kafka, recorder.ids, self.division.buckets, self.division.writers)
+        keys = _keys(session, self.division.writers)
+        job = Job(plan, scope, kafka, recorder.ids, keys)
         register(job, recorder)
         self.job = replace(
             job, compaction_lag_ms=shared.compaction_lag_ms, on_error=shared.on_error
@@ -259,10 +265,8 @@ class Driver:
         job, session = self.job, self.session
         session.dataSource.register(source_of(job))
         blocks = session.readStream.format(name_of(job)).load()
-        states = blocks.groupBy("bucket", "slab").transformWithStateInPandas(
-            Operator(job), OUTPUT, "Append", "None"
-        )
-        written = states.mapInPandas(Writer(job), WRITTEN)
+        states = blocks.groupBy("key").transformWithState(Operator(job), OUTPUT, "Append", "None")
+        written = states.mapInArrow(Writer(job), WRITTEN)
         stream = written.writeStream.queryName(f"{job.plan.network}.{job.name}")
         stream = stream.option("checkpointLocation", self.checkpoint.numbered(self.number))
         if once:
@@ -317,6 +321,16 @@ class Driver:
         if self.query is not None and self.query.isActive:
             self.query.stop()
         self.reports.close()
+
+
+def _keys(session: Any, writers: int) -> tuple[int, ...]:
+    """Return by shuffle partition the smallest key, from 0, that Spark's hash sends there."""
+    hashed = session._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt
+    keys, key = dict[int, int](), 0
+    while len(keys) < writers:
+        keys.setdefault(hashed(key, _HASH_SEED) % writers, key)
+        key += 1
+    return tuple(keys[partition] for partition in range(writers))
 
 
 def _finish(steps: Iterator[bool]) -> None:

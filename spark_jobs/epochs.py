@@ -121,10 +121,6 @@ class Epochs:
         reports = [self.view.of(self.job.task(p)) for p in range(self.job.partition_count)]
         return {report.done: report.watermark for report in reports}
 
-    def held(self) -> tuple[int, int] | None:
-        """Return the first and the last slab that have states, by the last report."""
-        return self.view.of(self.job.task(0)).held
-
     def next(self, now: Bound) -> Bound:
         """Return the bound up to which everything is complete; the same if nothing changed.
 
@@ -172,15 +168,3 @@ class Epochs:
                 if epoch > now.epoch and end > self.resume(partition):
                     return True
         return False
-
-    def ticks(self, start: Bound, end: Bound) -> range:
-        """Return the slabs in which windows close or expire without a new tuple."""
-        held = self.held()
-        if held is None or start.epoch == NOTHING or end.watermark <= start.watermark:
-            return range(0)
-        slabs, horizon_ms = self.job.slabs, self.job.box.horizon_ms
-        closing = slabs.closing(start.watermark, end.watermark, held)
-        expiring = slabs.closing(start.watermark - horizon_ms, end.watermark - horizon_ms, held)
-        if not closing or not expiring:
-            return closing or expiring
-        return range(min(closing.start, expiring.start), max(closing.stop, expiring.stop))

@@ -1,8 +1,8 @@
 """What the processes of one job need to know: created by the driver, pickled to executors.
 
-A slab is a range of event time whose windows share one entry of Spark's state store. A batch reads
-and writes whole entries. With a slab for every few windows, a batch touches only the slabs of its
-tuples, however long the history of the others is.
+Each of a batch's writers holds the groups of some *places*, a hash of the group; it has one key in
+Spark's state store. It keeps the windows of each *slab*, a range of event time, apart: a batch
+touches only the slabs of its tuples, however long the history of the others is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
@@ -31,33 +30,6 @@ WINDOWS = 32
 """Approximate number of consecutive windows in a slab."""
 EXTENTS = 4
 """Smallest length of a slab in window lengths, if windows overlap."""
-
-
-@dataclass(frozen=True)
-class Slab(Hopping):
-    """Hopping windows that start within a slab; tuples touch no other windows.
-
-    Args:
-        from_ms: Where the slab begins.
-        to_ms: Where it ends, exclusive.
-    """
-
-    from_ms: int = -FOREVER_MS
-    to_ms: int = FOREVER_MS
-
-    def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
-        """Return every pair of a tuple and a window of the slab that holds it."""
-        return self._inside(*super().touched(event_times))
-
-    def of_panes(
-        self, starts: pl.Series, is_first: npt.NDArray[np.bool_]
-    ) -> tuple[pl.Series, pl.Series]:
-        """Return each window of the slab that holds one of some panes once."""
-        return self._inside(*super().of_panes(starts, is_first))
-
-    def _inside(self, rows: pl.Series, starts: pl.Series) -> tuple[pl.Series, pl.Series]:
-        inside = (starts >= self.from_ms) & (starts < self.to_ms)
-        return rows.filter(inside), starts.filter(inside)
 
 
 @dataclass(frozen=True)
@@ -96,9 +68,9 @@ class Slabs:
             return -FOREVER_MS, FOREVER_MS
         return slab * self.length_ms, (slab + 1) * self.length_ms
 
-    def of(self, start_ms: int) -> int:
-        """Return the slab of the windows that start at an instant."""
-        return 0 if self.is_one else start_ms // self.length_ms
+    def of(self, starts: pl.Series) -> pl.Series:
+        """Return the slabs of the windows that start at some instants."""
+        return starts * 0 if self.is_one else starts // self.length_ms
 
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
         """Return every pair of a tuple's row and a slab whose windows may hold it."""
@@ -112,25 +84,27 @@ class Slabs:
         before = np.repeat(np.cumsum(counts) - counts, counts)
         return pl.Series(rows), pl.Series(np.repeat(first, counts) + np.arange(len(rows)) - before)
 
-    def closing(self, after_ms: int, upto_ms: int, held: tuple[int, int]) -> range:
-        """Return the slabs that may have windows which end in (after, upto].
+    def behind(self, slab: int) -> range:
+        """Return the slabs whose states the windows of a slab are computed from.
 
-        Args:
-            after_ms: An event time.
-            upto_ms: A later one.
-            held: The first and the last slab that have windows at all.
+        A sliding window is merged from instants, the first of which may be in the slab before.
         """
-        if self.is_one or upto_ms <= after_ms:
-            return range(held[0], held[1] + (upto_ms > after_ms))
-        first = max(held[0], self.of(after_ms - self.window.extent_ms))
-        return range(first, min(held[1], self.of(upto_ms)) + 1)
+        return range(slab - isinstance(self.window, Sliding), slab + 1)
 
-    def within(self, slab: int) -> Hopping | Sliding | History:
-        """Return the windows of one slab; for sliding windows all those that the tuples end."""
-        if not isinstance(self.window, Hopping):
-            return self.window
-        window, (from_ms, to_ms) = self.window, self.bounds(slab)
-        return Slab(window.size_ms, window.slide_ms, window.origin_ms, window.tz, from_ms, to_ms)
+    def may_close(self, slab: int, after_ms: int, upto_ms: int) -> bool:
+        """Whether a slab may have windows that end in (after, upto]."""
+        first, end = self.bounds(slab)
+        return upto_ms > after_ms and (
+            self.is_one or (first <= upto_ms and end + self.window.extent_ms > after_ms)
+        )
+
+    def is_past(self, slab: int, until_ms: int) -> bool:
+        """Whether no tuple at an event time later than `until_ms` is in a window of a slab.
+
+        Nor, for sliding windows, in one that is computed from the slab's states.
+        """
+        _, end = self.bounds(slab)
+        return not self.is_one and end + 2 * self.window.extent_ms <= until_ms
 
 
 @dataclass(frozen=True)
@@ -142,8 +116,7 @@ class Job:
         scope: The scope.
         kafka: librdkafka settings.
         ids: Schema ids by subject.
-        buckets: How many parts groups are hashed into.
-        writers: How many tasks of a batch write: the shuffle's partitions.
+        keys: By writer, the key that Spark sends to it: each of the shuffle's partitions has one.
         attempts: By partition, the number of its task's attempt.
         done: By partition, the last epoch that earlier attempts reported: not written again.
         compaction_lag_ms: How long superseded records stay in connection points.
@@ -154,8 +127,7 @@ class Job:
     scope: Scope
     kafka: Mapping[str, str | int]
     ids: Mapping[str, int]
-    buckets: int
-    writers: int
+    keys: tuple[int, ...]
     attempts: tuple[int, ...] = ()
     done: tuple[int, ...] = ()
     compaction_lag_ms: int = 0

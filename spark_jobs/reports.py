@@ -71,7 +71,6 @@ class BatchResult:
         batch: The batch.
         resume: By partition of the input, where the next one begins.
         ends: By partition of the arc, the offset behind the last record.
-        slabs: Slabs in which states are kept, of those visited.
         counts: Running totals to add.
         dead_letters: Blocks of dead letters.
     """
@@ -79,7 +78,6 @@ class BatchResult:
     batch: Batch
     resume: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
-    slabs: Sequence[int] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Sequence[bytes] = ()
 
@@ -93,7 +91,6 @@ class BatchResult:
                 Batch.of(row.batch),
                 parse_resume(row.resume),
                 row.ends,
-                [slab for slab in (row.first, row.last) if slab is not None],
                 row.counts,
                 row.letters,
             )
@@ -121,9 +118,8 @@ def merge_results(parts: Sequence[BatchResult]) -> BatchResult:
         counts.update(part.counts)
         for partition, end in part.ends.items():
             ends[partition] = max(end, ends.get(partition, 0))
-    slabs = [slab for part in parts for slab in part.slabs]
     dead_letters = [block for part in parts for block in part.dead_letters]
-    return BatchResult(parts[0].batch, resume, ends, slabs, counts, dead_letters)
+    return BatchResult(parts[0].batch, resume, ends, counts, dead_letters)
 
 
 class Reports:
@@ -143,7 +139,7 @@ class Reports:
         """Fence the writers of an older attempt, and claim attempt numbers."""
         job, cluster = self.job, self.shared.cluster
         self.transactions = cluster.transactions(job.transactional_id)
-        for number in range(job.writers):
+        for number in range(len(job.keys)):
             cluster.transactions(job.writer_id(number)).close()
             yield True
         self.tasks = [
@@ -204,7 +200,7 @@ class Reports:
         plan, batch, old, partition = self.job.plan, result.batch, task.report, task.partition
         source = TopicPartition(plan.deployment.topic(self.job.input), partition)
         ends, counts = dict(old.ends), Counter(old.counts)
-        settled_ms, held = old.settled_ms, old.held
+        settled_ms = old.settled_ms
         if partition in result.ends:
             place = TopicPartition(plan.deployment.topic(self.job.name), partition)
             ends[place] = result.ends[partition], batch.epoch
@@ -216,7 +212,6 @@ class Reports:
                 {str(CountKey(what, self.job.name)): n for what, n in result.counts.items()}
             )
             settled_ms = max(batch.settled, old.settled_ms)
-            held = self._held(old, result)
         return replace(
             old,
             done=batch.epoch,
@@ -227,14 +222,7 @@ class Reports:
             resume={source: result.resume.get(partition, old.resume.get(source, 0))},
             counts=dict(counts),
             settled_ms=settled_ms,
-            held=held,
         )
-
-    def _held(self, old: Report, result: BatchResult) -> tuple[int, int] | None:
-        """Return the first and the last slab that may have states; None if none ever had any."""
-        known = () if result.batch.is_whole else old.held or ()
-        held = [*known, *result.slabs]
-        return (min(held), max(held)) if held else old.held
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""

@@ -19,7 +19,7 @@ from errata.processors.plan.deployed import NewVersionError
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks.shared import Shared
 from errata.schemas.errors import ErrataError
-from errata.spark_jobs.driver import BUCKETS, Checkpoint, Driver, JobFailedError
+from errata.spark_jobs.driver import Checkpoint, Driver, JobFailedError
 from errata.topics import names
 from errata.topics.cluster import ClusterError, DoubtfulCommitError
 from errata.topics.kafka import KafkaCluster
@@ -43,14 +43,12 @@ class Options:
 
     Args:
         folder: Folder or URL of the checkpoints, one below it for each job.
-        buckets: How many parts groups are hashed into.
         once: Whether to end when everything complete has been taken.
         every: How often a batch begins at most, as Spark writes it; as soon as there is something
             when not given.
     """
 
     folder: str
-    buckets: int = BUCKETS
     once: bool = False
     every: str | None = None
 
@@ -87,7 +85,6 @@ class _Attempts:
                 session=self.session,
                 checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
                 kafka=self.kafka,
-                buckets=self.options.buckets,
             )
             try:
                 self.driver.start(

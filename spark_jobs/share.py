@@ -1,13 +1,17 @@
-"""What one share of the groups does in a batch: states and tuples in, states and revisions out.
+"""What one writer does in a batch: states and tuples in, states and revisions out.
 
-Pure: does not depend on Spark, its state store or Kafka.
+Its share are the groups of some places, a hash of the group, in all windows. Pure: does not depend
+on Spark, its state store or Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
+import numpy as np
 import polars as pl
 
 from errata.processors.arcs.partitioner import Spread, parted
@@ -16,13 +20,14 @@ from errata.processors.boxes.base import Need, Refused
 from errata.processors.tasks import rebuild
 from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
-from errata.schemas import revisions as frames
+from errata.schemas import by_column
 from errata.schemas.fields import physical
-from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, pack_dead_letters
+from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, Shares, pack_dead_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.state_map import PLACE, Blobs, StateMap
 
-_ROW = "@row"
+_ROW, _GONE = "@row", "@gone"
 
 
 @dataclass(frozen=True)
@@ -30,22 +35,14 @@ class ShareResult:
     """The result of a batch for one share.
 
     Args:
-        states: The states to store.
-        changed: Whether they differ from those before.
         revisions: Revisions of the job's arc.
         counts: Running totals to add.
         dead_letters: Blocks of dead letters.
     """
 
-    states: pl.DataFrame
-    changed: bool
     revisions: pl.DataFrame
     counts: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Sequence[bytes] = ()
-
-    def packed(self) -> bytes | None:
-        """Return the states in stored form; None for none."""
-        return pack(self.states) if self.states.height else None
 
     def block(self) -> bytes:
         """Return the revisions as a block; empty for none."""
@@ -54,78 +51,134 @@ class ShareResult:
 
 @dataclass(frozen=True)
 class Share:
-    """Some groups, those of a bucket, in the windows of one slab.
+    """The groups of one writer.
 
     Args:
         job: The job.
-        slab: Number of the slab.
+        blobs: Where their states are kept.
     """
 
     job: Job
-    slab: int
+    blobs: Blobs
 
     @property
     def box(self) -> Aggregate:
-        """The aggregate, over the windows of the slab only."""
-        return replace(self.job.box, window=self.job.slabs.within(self.slab))
+        """The aggregate."""
+        return self.job.box
+
+    @cached_property
+    def states(self) -> StateMap:
+        """The states."""
+        return StateMap(self.blobs, self._with_place(self.box.no_states()), self.box.keys)
 
     def no_tuples(self) -> pl.DataFrame:
         """Return an empty frame of tuples, with the columns of blocks."""
-        fields = self.job.box.input.fields
-        columns = {name: fields[name].dtype for name in self.job.box.columns_read}
-        return pl.DataFrame(schema={**columns, SIGN: pl.Int8()})
+        fields = self.box.input.fields
+        columns = {name: fields[name].dtype for name in self.box.columns_read}
+        return self._with_place(pl.DataFrame(schema={**columns, SIGN: pl.Int8()}))
 
     def no_results(self) -> pl.DataFrame:
         """Return an empty frame of results, with the columns of blocks."""
-        return pl.DataFrame(schema=physical(self.job.box.arc.fields))
+        return self._with_place(pl.DataFrame(schema=physical(self.box.arc.fields)))
+
+    def _with_place(self, empty: pl.DataFrame) -> pl.DataFrame:
+        return empty.with_columns(pl.lit(0, pl.Int32).alias(PLACE))
 
     def process(
-        self, batch: Batch, rows: Sequence[tuple[int, bytes]], states: bytes | None
+        self, batch: Batch, rows: Iterable[tuple[int, bytes]]
     ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult | None]:
         """Process a batch; yields a need for what the states don't hold, and is sent the tuples.
 
         Args:
             batch: The batch.
             rows: Kind and block of each row, in the order of their origin.
-            states: The stored states, packed; None if there are none.
 
         Returns:
             The result; None if there was nothing to do.
         """
-        tuples, emitted = (
-            [unpack(block) for row_kind, block in rows if row_kind == kind]
-            for kind in (TUPLES, RESULTS)
-        )
-        arrived = pl.concat([self.no_tuples(), *tuples])
+        blocks = defaultdict[int, list[pl.DataFrame]](list)
+        for kind, block in rows:
+            if kind in (TUPLES, RESULTS):
+                blocks[kind].append(unpack(block))
+        tuples = pl.concat([self.no_tuples(), *blocks[TUPLES]])
         if batch.is_whole:
-            before = pl.concat([self.no_results(), *emitted])
-            return self.rebuild_states(batch, arrived, before) if tuples or emitted else None
-        if states is None and not tuples:
-            return None
-        kept = self.box.no_states() if states is None else unpack(states)
-        return (yield from self.revise(batch, kept, arrived))
+            emitted = pl.concat([self.no_results(), *blocks[RESULTS]]).drop(PLACE)
+            return self.rebuild_states(batch, tuples.drop(PLACE), emitted) if blocks else None
+        return (yield from self.revise(batch, tuples))
 
     def revise(
-        self, batch: Batch, states: pl.DataFrame, tuples: pl.DataFrame
-    ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult]:
+        self, batch: Batch, tuples: pl.DataFrame
+    ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult | None]:
         """Process a batch that follows the states; yields a need for what they don't hold.
 
         Args:
             batch: The batch.
-            states: The stored states.
             tuples: The tuples that leave and enter, by the column `SIGN`.
+
+        Returns:
+            The result; None if there was nothing to do.
         """
-        box = self.box
+        box, states = self.box, self._states(batch, tuples)
+        if tuples.is_empty() and states.is_empty():
+            return None
+        tuples = tuples.drop(PLACE)
         leaving, entering = (tuples.filter(pl.col(SIGN) == sign).drop(SIGN) for sign in (-1, 1))
         outcome = yield from box.move(
             leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
         )
         dead_letters = self._dead_letters(batch, outcome.refused)
-        after = self._relevant_states(outcome.live.states)
-        changed = tuples.height > 0 or after.height != states.height
-        revisions = self._revisions_in_slab(outcome.revisions)
-        counts = {**outcome.counts, **box.count_results(revisions, wm_before=batch.wm_before)}
-        return ShareResult(after, changed, revisions, counts, dead_letters)
+        self._save(batch, states, outcome.live.states)
+        counts = {
+            **outcome.counts, **box.count_results(outcome.revisions, wm_before=batch.wm_before)
+        }  # fmt: skip
+        return ShareResult(outcome.revisions, counts, dead_letters)
+
+    def _states(self, batch: Batch, tuples: pl.DataFrame) -> pl.DataFrame:
+        """Return the states that the windows which may change or close are computed from."""
+        box, slabs = self.box, self.job.slabs
+        places = defaultdict[int, list[pl.Series]](list)
+
+        def add(slab: int, found: pl.Series) -> None:
+            for behind in slabs.behind(slab):
+                places[behind].append(found)
+
+        touching, numbers = slabs.touched(box.input.event_times(tuples))
+        for (slab,), of_slab in parted(tuples.select(PLACE)[touching], numbers):
+            add(slab, of_slab[PLACE])
+        if not box.on_update:
+            closes = partial(self._closes, batch)
+            for slab in self.states.slabs:
+                if slabs.may_close(slab, batch.wm_before, batch.wm):
+                    add(slab, self.states.places(slab, closes))
+        parts = [
+            self.states.read(slab, pl.concat(places[slab]).unique()) for slab in sorted(places)
+        ]
+        states = pl.concat([self.states.nothing, *parts]).drop(PLACE)
+        return by_column.kept(states, box.is_kept(states, batch.wm_before))
+
+    def _closes(self, batch: Batch, states: pl.DataFrame) -> pl.Series:
+        """Whether each state's window is closed by the batch's watermark."""
+        return self.box.ends(states).is_between(batch.wm_before, batch.wm, closed="right")
+
+    def _save(self, batch: Batch, before: pl.DataFrame, after: pl.DataFrame) -> None:
+        """Write the states that are new or changed; forget those that are of no more use."""
+        box, slabs = self.box, self.job.slabs
+
+        def kept(states: pl.DataFrame) -> pl.Series:
+            return box.is_kept(states, batch.wm)
+
+        for slab in self.states.slabs:
+            if slabs.is_past(slab, batch.wm - box.horizon_ms):
+                self.states.drop(slab)
+        gone = by_column.kept(before, kept(before))
+        gone = gone.join(after, on=box.keys, how="anti", nulls_equal=True)
+        both = pl.concat([gone, _changed(before, after, box.keys)])
+        is_gone = pl.Series(_GONE, np.arange(both.height) < gone.height)
+        placed = by_column.beside(Shares(self.job).placed(both), is_gone)
+        for (slab,), part in parted(placed, slabs.of(both[box.start])):
+            changed = by_column.kept(part, ~part[_GONE]).drop(_GONE)
+            removed = by_column.kept(part, part[_GONE]).select(*box.keys, PLACE)
+            self.states.write(slab, changed, removed, kept=kept)
 
     def rebuild_states(
         self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame
@@ -140,29 +193,30 @@ class Share:
             tuples: All that the input holds.
             emitted: Results emitted before, for example those of lost states.
         """
-        box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
+        box, content = self.box, tuples.drop(SIGN)
         results, live, refused = box.begin(content, wm=batch.wm)
         dead_letters = self._dead_letters(batch, refused, settled=batch.settled_before)
-        computed, states = self._in_slab(results, ""), self._relevant_states(live.states)
-        revised = rebuild.difference(arc, emitted, computed, settled=batch.settled_before)
+        revised = rebuild.difference(box.arc, emitted, results, settled=batch.settled_before)
+        for slab in self.states.slabs:
+            self.states.drop(slab)
+        self._save(batch, live.states.clear(), live.states)
         counts = box.count_results(revised, wm_before=batch.wm_before)
-        return ShareResult(states, True, revised, counts, dead_letters)
+        return ShareResult(revised, counts, dead_letters)
 
     def _dead_letters(
         self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER
     ) -> list[bytes]:
-        """Return the dead letters of results that the aggregate refuses, in windows of the slab.
+        """Return the dead letters of results that the aggregate refuses.
 
         Args:
             batch: The batch.
             refused: The results.
             settled: Of windows that ended by then nothing is new.
         """
-        dead_letters, spread = list[bytes](), Spread(self.job.box.arc, self.job.partition_count)
+        dead_letters, spread = list[bytes](), Spread(self.box.arc, self.job.partition_count)
         for refusal in refused:
             results = refusal.tuples.with_row_index(_ROW)
             if not self.job.slabs.is_one:
-                results = self._in_slab(results, "")
                 results = results.filter(self.box.ends(results) > settled)
             for (partition,), part in parted(results, spread.places(results)):
                 dead_letters += pack_dead_letters(
@@ -170,23 +224,17 @@ class Share:
                 )
         return dead_letters
 
-    def _revisions_in_slab(self, revisions: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions of windows in the slab: sliding windows end in the next one too."""
-        if not self.job.box.keeps_instants:
-            return revisions
-        before = self._in_slab(revisions, frames.BEFORE)
-        after = self._in_slab(revisions.filter(pl.col("op") == frames.INSERT), frames.AFTER)
-        return pl.concat([before.filter(pl.col("op") != frames.INSERT), after])
 
-    def _in_slab(self, frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
-        from_ms, to_ms = self.job.slabs.bounds(self.slab)
-        start = pl.col(prefix + self.job.box.start)
-        return frame.filter((start >= from_ms) & (start < to_ms))
-
-    def _relevant_states(self, states: pl.DataFrame) -> pl.DataFrame:
-        """Return the states that the windows of the slab are computed from."""
-        if not self.job.box.keeps_instants:
-            return states
-        from_ms, to_ms = self.job.slabs.bounds(self.slab)
-        start = pl.col(self.job.box.start)
-        return states.filter((start > from_ms - self.job.box.window.extent_ms) & (start < to_ms))
+def _changed(before: pl.DataFrame, after: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return the rows of `after` that are new, or differ from the row of their key in `before`."""
+    if before.is_empty():
+        return after
+    known = by_column.pick(before, keys).with_row_index(_ROW)
+    rows = by_column.pick(after, keys).join(
+        known, on=keys, how="left", nulls_equal=True, maintain_order="left"
+    )[_ROW]
+    is_new = rows.is_null()
+    differs, old = is_new.clone(), by_column.rows(before, rows.fill_null(0))
+    for name in after.columns:
+        differs |= after[name].ne_missing(old[name])
+    return by_column.kept(after, differs)

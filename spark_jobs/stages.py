@@ -2,11 +2,10 @@
 
 The source is a Python data source that reads an arc in whole epochs, as blocks.
 
-The operator has one share of the groups for each Spark key, with its states in Spark's store. The
-states of a share are one list of chunks, put as a whole: messages of more than about 80 KB get
-lost on other ways into the store (SPARK-53870). Blocks arrive in any order; they are processed in
-the order of their origin, so that a rerun of a batch returns bit-identical results. The executor
-sends replay requests over topics for tuples that the states don't hold.
+The operator has one share of the groups for each Spark task, under one key, with its states in
+Spark's store (`state_map`). Blocks arrive in any order; they are processed in the order of their
+origin, so that a rerun of a batch returns bit-identical results. The executor sends replay requests
+over topics for tuples that the states don't hold.
 
 The writer writes a batch's revisions to the job's arc, one transaction for each task. The
 transactional id is that of the task's place in the batch. A new attempt of the driver fences all of
@@ -20,17 +19,16 @@ import secrets
 import time
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Spread, parted
@@ -47,6 +45,7 @@ from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, TUPLES, Stretch
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.share import Share, ShareResult
+from errata.spark_jobs.state_map import Cache, Cached, Key
 from errata.topics.cluster import Cluster, TopicPartition
 
 REPORT_S = 60.0
@@ -218,10 +217,32 @@ def run_with_replays(
         return result
 
 
-CHUNK_BYTES = 1_000_000
+CACHE_BYTES = 128_000_000
+"""How many bytes of states, as they are stored, a worker of Spark's keeps in memory."""
+_CACHE = Cache(CACHE_BYTES)
 
-OUTPUT = "kind int, batch string, block binary, slab long, states long, counts map<string, long>"
+OUTPUT = "kind int, batch string, block binary, counts map<string, long>"
 """Revisions of one share; the batch's metadata; dead letters."""
+
+
+class Stored:
+    """Blobs in a map of Spark's store."""
+
+    def __init__(self, states: Any) -> None:
+        self._states = states
+
+    def get(self, key: Key) -> bytes | None:
+        """Return a blob; None if there is none."""
+        found = self._states.getValue(key)
+        return None if found is None else bytes(found[0])
+
+    def put(self, key: Key, blob: bytes) -> None:
+        """Write a blob."""
+        self._states.updateValue(key, (blob,))
+
+    def remove(self, key: Key) -> None:
+        """Remove a blob."""
+        self._states.removeKey(key)
 
 
 class Operator(StatefulProcessor):  # type: ignore[misc]
@@ -236,61 +257,46 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
-        chunk = StructType([StructField("chunk", BinaryType())])
-        self._states = handle.getListState("states", chunk)
+        self._states = handle.getMapState("states", "slab long, number long", "blob binary")
 
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Process the rows of one share."""
-        slab = int(key[1])
-        frame = pd.concat(list(rows)).sort_values(["kind", "origin"], kind="stable")
-        batch = Batch.of(frame["batch"].iloc[0])
-        kinds_and_blocks = list(zip(frame["kind"], frame["block"], strict=True))
-        for kind, block in kinds_and_blocks:
+        received = sorted(rows, key=lambda row: (row.kind, row.origin))  # a row for each block
+        text = received[0].batch
+        batch, blocks = Batch.of(text), [(row.kind, bytes(row.block)) for row in received]
+        for kind, block in blocks:
             if kind in (HEADER, DEAD_LETTERS):
-                yield _row(kind, batch, block)
-        chunks = [] if batch.is_whole else [bytes(chunk) for (chunk,) in self._states.get()]
-        run = Share(self.job, slab).process(batch, kinds_and_blocks, b"".join(chunks) or None)
-        result = run_with_replays(self.job, batch, run)
+                yield _row(kind, text, block)
+        owner = self.job.transactional_id, self.job.attempts, key
+        share = Share(self.job, Cached(Stored(self._states), owner, _CACHE))
+        result = run_with_replays(self.job, batch, share.process(batch, blocks))
         if result is not None:
-            if result.changed:
-                self._save(result.packed())
-            yield _row(TUPLES, batch, result.block(), slab=slab, result=result)
+            yield _row(TUPLES, text, result.block(), counts=result.counts)
             for block in result.dead_letters:
-                yield _row(DEAD_LETTERS, batch, block)
-
-    def _save(self, states: bytes | None) -> None:
-        if states is None:
-            self._states.clear()
-            return
-        cuts = range(0, len(states), CHUNK_BYTES)
-        self._states.put([(states[cut : cut + CHUNK_BYTES],) for cut in cuts])
+                yield _row(DEAD_LETTERS, text, block)
 
     def close(self) -> None:
         """Do nothing: connections live as long as the process."""
 
 
-def _row(
-    kind: int, batch: Batch, block: bytes, *, slab: int = 0, result: ShareResult | None = None
-) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "kind": [kind],
-            "batch": [batch.text()],
-            "block": [bytes(block)],
-            "slab": [slab],
-            "states": [result.states.height if result else 0],
-            "counts": [dict(result.counts) if result else {}],
-        }
-    )
+def _row(kind: int, batch: str, block: bytes, *, counts: Mapping[str, int] | None = None) -> Row:
+    return Row(kind=kind, batch=batch, block=block, counts=dict(counts or {}))
 
 
 WRITTEN = (
-    "batch string, resume string, ends map<int, long>, first long, last long, "
-    "counts map<string, long>, letters array<binary>"
+    "batch string, resume string, ends map<int, long>, counts map<string, long>, "
+    "letters array<binary>"
 )
 """What a task of a batch returns to the driver: one row; of the data only dead letters."""
+_WRITTEN = pa.schema(
+    [
+        ("batch", pa.string()),
+        ("resume", pa.string()),
+        ("ends", pa.map_(pa.int32(), pa.int64())),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("letters", pa.list_(pa.binary())),
+    ]
+)
 
 
 class Writer:
@@ -303,39 +309,33 @@ class Writer:
     def __init__(self, job: Job) -> None:
         self.job = job
 
-    def __call__(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write, and return what was written once the brokers have acknowledged all of it."""
         batch, resume, revisions = "", "", list[pl.DataFrame]()
-        counts, slabs, dead_letters = Counter[str](), list[int](), list[bytes]()
-        for frame in rows:
-            for row in frame.itertuples():  # a row for each share
-                batch = row.batch
-                if row.kind == HEADER:
-                    resume += row.block.decode() + ","
-                    continue
-                if row.kind == DEAD_LETTERS:
-                    dead_letters.append(row.block)
-                    continue
-                if row.block:
-                    revisions.append(unpack(row.block))
-                if row.states:
-                    slabs.append(row.slab)
-                counts.update(dict(row.counts))
+        counts, dead_letters = Counter[str](), list[bytes]()
+        for records in rows:
+            for row in records.to_pylist():  # a row for each block
+                batch = row["batch"]
+                if row["kind"] == HEADER:
+                    resume += row["block"].decode() + ","
+                elif row["kind"] == DEAD_LETTERS:
+                    dead_letters.append(row["block"])
+                else:
+                    if row["block"]:
+                        revisions.append(unpack(row["block"]))
+                    counts.update(dict(row["counts"]))
         if not batch:
             return
         number = TaskContext.get().partitionId()
         ends = write(self.job, self.job.cluster(), Batch.of(batch), revisions, number=number)
-        yield pd.DataFrame(
-            {
-                "batch": [batch],
-                "resume": [resume],
-                "ends": [ends],
-                "first": pd.array([min(slabs, default=None)], dtype="Int64"),
-                "last": pd.array([max(slabs, default=None)], dtype="Int64"),
-                "counts": [dict(counts)],
-                "letters": [dead_letters],
-            }
-        )
+        written = {
+            "batch": batch,
+            "resume": resume,
+            "ends": list(ends.items()),
+            "counts": list(counts.items()),
+            "letters": dead_letters,
+        }
+        yield pa.RecordBatch.from_pylist([written], schema=_WRITTEN)
 
 
 def write(

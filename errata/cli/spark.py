@@ -51,12 +51,6 @@ def spark(
             "state folder by default.",
         ),
     ] = None,
-    buckets: Annotated[
-        int,
-        typer.Option(
-            min=1, max=4096, help="Parts that groups are hashed into; fixed for a checkpoint."
-        ),
-    ] = 16,
     every: Annotated[
         str | None,
         typer.Option(
@@ -130,7 +124,7 @@ def spark(
                 boxes,
                 session=session,
                 kafka=place.kafka,
-                options=Options(folder, buckets, once, every),
+                options=Options(folder, once, every),
                 stop=ended,
             )
         finally:

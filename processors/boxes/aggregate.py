@@ -214,9 +214,9 @@ class Aggregate(Windowed):
     def _live(self, states: pl.DataFrame, tuples: pl.DataFrame, wm: int) -> Live:
         if self.is_resident:
             return Live(states, tuples)
-        return Live(by_column.kept(states, self._is_kept(states, wm)))
+        return Live(by_column.kept(states, self.is_kept(states, wm)))
 
-    def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
+    def is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether each state is kept at `wm`: its window is open or closed within the horizon."""
         return self.ends(states) > wm - self.horizon_ms
 
@@ -239,7 +239,7 @@ class Aggregate(Windowed):
         (changes,), names = revisions, list(self.input.fields)
         leaving, entering = frames.leaving(changes, names), frames.entering(changes, names)
         if live.tuples is None:
-            states = by_column.kept(live.states, self._is_kept(live.states, wm_before))
+            states = by_column.kept(live.states, self.is_kept(live.states, wm_before))
             run = self.move(
                 leaving, entering, states=states, sizes=live.sizes, wm_before=wm_before, wm=wm
             )
@@ -303,7 +303,7 @@ class Aggregate(Windowed):
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
         keys, rows, groups, panes = self._touched(tuples, refused, leaving.height)
-        closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
+        closed = ~self.is_kept(keys, wm_before) & (not self.is_resident)
         # 2. the states before: kept, fetched, or to be replayed
         unknown = closed & self._beyond_reach(keys)
         chosen, expected = self._cheaper_ways(keys, closed & ~unknown, sizes)
@@ -370,7 +370,7 @@ class Aggregate(Windowed):
         revised = frames.between(results_before, existed, results_after, exists)
         # 7. the states to keep
         kept = pl.concat([by_column.kept(untouched, ~closes), by_column.kept(new, ~is_due), after])
-        is_kept = (kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident)
+        is_kept = (kept[ROWS] > 0) & (self.is_kept(kept, wm) | self.is_resident)
         kept = by_column.kept(kept, is_kept)
         closed_count = int((~was_due & exists).sum())
         is_sized = exists & (self.ends(after) <= wm)

@@ -93,7 +93,7 @@ class SlidingAggregate(Aggregate):
         last = ending.select(pl.col(ROWS).alias(LAST))
         return pl.concat([ending.select(self.keys), merged, last], how="horizontal")
 
-    def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
+    def is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether each instant is in a window that is open or closed within the horizon."""
         return self.ends(states) + (self.window.extent_ms - 1) > wm - self.horizon_ms
 
@@ -141,7 +141,7 @@ class SlidingAggregate(Aggregate):
         refused = self._refused(tuples)
         spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
-        is_near = self._is_kept(keys, wm_before) | self.is_resident
+        is_near = self.is_kept(keys, wm_before) | self.is_resident
         in_state = is_near.gather(groups)
         old = self._with_known_states(self.empty(keys), states)
         new = self._moved(
@@ -215,7 +215,7 @@ class SlidingAggregate(Aggregate):
             + (redone_keys.height if self.mode == DOWNSTREAM else 0),
         }
         return Outcome(
-            Live(kept.filter(self._is_kept(kept, wm) | self.is_resident)),
+            Live(kept.filter(self.is_kept(kept, wm) | self.is_resident)),
             revised,
             counts,
             dead_letters,
@@ -416,12 +416,12 @@ class SlidingInOrder(SlidingAggregate):
         if last - first >= size or self._has_lists:
             instants = pl.concat([*emitted, ending])
             windows, stacks = self._windows(instants.filter(is_near), ending), None
-            emitted = (instants.filter(self._is_kept(instants, wm)),)
+            emitted = (instants.filter(self.is_kept(instants, wm)),)
         else:
             empty = self.empty(ending[:0].clear(1)).drop(self.keys)
             if stacks is None or last - size >= stacks.turning_point:
                 instants = pl.concat(emitted)
-                emitted = (instants.filter(self._is_kept(instants, wm)),)
+                emitted = (instants.filter(self.is_kept(instants, wm)),)
                 timeline = Timeline(instants.filter(is_near), by=self.by, at=self.start)
                 stacks = TwoStacks.build(
                     timeline, first, by=self.by, empty=empty, merge=self._merged

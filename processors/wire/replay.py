@@ -205,11 +205,16 @@ def _requester(content: dict[str, Any]) -> Requester:
     return Requester(*(content.pop(name) for name in ("task", "attempt", "epoch")))
 
 
-def pack(frame: pl.DataFrame) -> bytes:
-    """Return a frame as bytes (Arrow IPC), 128-bit integers as decimals."""
+def pack(frame: pl.DataFrame, *, is_small: bool = False) -> bytes:
+    """Return a frame as bytes (Arrow IPC), 128-bit integers as decimals.
+
+    Args:
+        frame: The frame.
+        is_small: Whether they are compressed; `unpack` reads either.
+    """
     wide = [name for name, kind in frame.schema.items() if kind == pl.Int128]
-    out = io.BytesIO()
-    frame.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).write_ipc(out)
+    out, narrow = io.BytesIO(), frame.with_columns(pl.col(wide).cast(pl.Decimal(38, 0)))
+    narrow.write_ipc(out, compression="zstd" if is_small else "uncompressed")
     return out.getvalue()
 
 

@@ -8,8 +8,10 @@ import pickle
 import random
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 
@@ -17,6 +19,8 @@ from errata.processors.plan.topology import Scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
+from errata.spark_jobs import job as slabs
+from errata.spark_jobs import state_map
 from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, Row, read, stretches
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
@@ -25,8 +29,33 @@ from errata.spark_jobs.job import Job
 from errata.spark_jobs.reports import BatchResult, Reports, merge_results, parse_resume
 from errata.spark_jobs.share import Share, ShareResult
 from errata.spark_jobs.stages import replay_requests, write
+from errata.spark_jobs.state_map import Cache, Cached, Key
 
-BUCKETS, WRITERS = 13, 2
+KEYS = (3, 7)
+"""By writer, its key."""
+
+
+@contextmanager
+def few_of_each() -> Iterator[None]:
+    """Slabs of few windows, and blocks and deltas of few rows."""
+    with (
+        mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1),
+        mock.patch.multiple(state_map, BLOCK_BYTES=6_000, FOLD_BYTES=5_000, MOST_DELTAS=3),
+    ):
+        yield
+
+
+class Memory:
+    """Blobs in a dictionary."""
+
+    def __init__(self, blobs: dict[Key, bytes]) -> None:
+        self.get, self._blobs = blobs.get, blobs
+
+    def put(self, key: Key, blob: bytes) -> None:
+        self._blobs[key] = blob
+
+    def remove(self, key: Key) -> None:
+        self._blobs.pop(key, None)
 
 
 class Checkpoint:
@@ -36,7 +65,7 @@ class Checkpoint:
         self.file = file
         self.bounds: list[dict[str, Any]] = []
         self.committed = 0
-        self.states: dict[tuple[int, int], bytes] = {}
+        self.states: dict[int, dict[Key, bytes]] = {}
         if file.exists():
             self.bounds, self.committed, self.states = pickle.loads(file.read_bytes())
 
@@ -70,12 +99,11 @@ class SparkJob:
         self.shared, self.replays, self.rng = shared, replays, rng
         self.cluster = shared.cluster
         recorder = Recorder(shared.registry)
-        self.job = Job(
-            shared.plan, scope, {}, recorder.ids, BUCKETS, WRITERS, on_error=shared.on_error
-        )
+        self.job = Job(shared.plan, scope, {}, recorder.ids, KEYS, on_error=shared.on_error)
         register(self.job, recorder)
         self.checkpoint = Checkpoint(folder / f"{scope.name}.checkpoint")
         self.reports = Reports(shared, self.job)
+        self.cache = Cache(1 << 20)
 
     @property
     def started(self) -> bool:
@@ -131,10 +159,10 @@ class SparkJob:
 
     def _run(
         self, epochs: Epochs, start: Bound, end: Bound
-    ) -> Generator[bool, None, tuple[BatchResult, dict[tuple[int, int], bytes]]]:
+    ) -> Generator[bool, None, tuple[BatchResult, dict[int, dict[Key, bytes]]]]:
         found = stretches(epochs, start, end)
         batch = found[0].batch
-        rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        rows: dict[int, list[Row]] = defaultdict(list)
         resume: dict[int, int] = {}
         dead: list[bytes] = []
         for stretch in found:
@@ -147,29 +175,23 @@ class SparkJob:
                 elif row.kind == DEAD_LETTERS:
                     dead.append(row.block)
                 else:
-                    rows[row.bucket, row.slab].append(row)
-        states = {} if batch.is_whole else dict(self.checkpoint.states)
+                    rows[row.key].append(row)
+        states = {key: dict(blobs) for key, blobs in self.checkpoint.states.items()}
         told, made = (
             [BatchResult(batch, resume, dead_letters=dead)],
             defaultdict[int, list[pl.DataFrame]](list),
         )
         for key in self.rng.sample(list(rows), len(rows)):
-            given = sorted(self.rng.sample(rows[key], len(rows[key])), key=lambda r: (r[2], r[3]))
+            given = sorted(self.rng.sample(rows[key], len(rows[key])), key=lambda r: (r[1], r[2]))
             blocks = [(row.kind, row.block) for row in given]
-            run = Share(self.job, key[1]).process(batch, blocks, states.get(key))
-            done = yield from self._asked(run, batch)
-            if done is None:
-                continue
-            packed = done.packed() if done.changed else states.get(key)
-            states.pop(key, None)
-            if packed is not None:
-                states[key] = packed
-            slabs = [key[1]] if packed is not None else []
-            told.append(
-                BatchResult(batch, slabs=slabs, counts=done.counts, dead_letters=done.dead_letters)
-            )
-            made[key[0] % WRITERS].append(done.revisions)
-        for number in self.rng.sample(range(WRITERS), WRITERS):
+            blobs = Memory(states.setdefault(key, {}))
+            cached = Cached(blobs, (self.job.name, key), self.cache)
+            done = yield from self._asked(Share(self.job, cached).process(batch, blocks), batch)
+            if done is not None:
+                counts, letters = done.counts, done.dead_letters
+                told.append(BatchResult(batch, counts=counts, dead_letters=letters))
+                made[KEYS.index(key)].append(done.revisions)
+        for number in self.rng.sample(range(len(KEYS)), len(KEYS)):
             for _ in range(self.rng.choice([1, 1, 1, 2])):
                 ends = write(self.job, self.cluster, batch, made[number], number=number)
                 yield True

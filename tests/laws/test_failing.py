@@ -3,12 +3,11 @@
 import os
 from collections import Counter
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from errata.spark_jobs import job as slabs
 from tests.laws.refusals import trial
+from tests.laws.spark_engine import few_of_each
 
 FEW = 12
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
@@ -24,7 +23,7 @@ def test_laws_hold_and_each_refused_tuple_is_a_dead_letter_once(seed: int, tmp_p
 
 @pytest.mark.parametrize("seed", range(EXAMPLES // 2))
 def test_laws_hold_where_a_job_on_spark_refuses_tuples(seed: int, tmp_path: Path) -> None:
-    with mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1):
+    with few_of_each():
         found, happened = trial(seed, tmp_path, spark=True)
     seen_of_jobs.update(happened)
     assert {law: [len(what), *what[:3]] for law, what in found.items()} == {}

@@ -5,7 +5,6 @@
 
 import tempfile
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -16,13 +15,13 @@ from errata.processors.boxes.iterate import Iterate
 from errata.processors.boxes.join import Join
 from errata.processors.boxes.lookup import Lookup
 from errata.processors.boxes.ordered import Ordered
-from errata.spark_jobs import job as slabs
 from tests.laws.audit import Audit
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.random_networks import random_shape
 from tests.laws.replies import small_replies
 from tests.laws.seeds import seeds
 from tests.laws.simulation import Simulation
+from tests.laws.spark_engine import few_of_each
 
 FEW = 16
 """Among so many networks, drawn but not run, are those of every kind."""
@@ -36,8 +35,7 @@ def judge(seed: int, **boxes: bool) -> None:
     """Run the network of a seed, and check that it breaks no law."""
     shape = random_shape(seed, **boxes)
     small = small_replies(seed)
-    short = mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1)
-    with tempfile.TemporaryDirectory() as folder, small, short:
+    with tempfile.TemporaryDirectory() as folder, small, few_of_each():
         simulation = Simulation(shape, seed=seed, folder=Path(folder), ticks=TICKS)
         try:
             simulation.run()

@@ -96,13 +96,6 @@ FAILURES = [
         network=FAILING,
     ),
     Mutant(
-        "a result that a job can't tell is told by each slab that is near",
-        "spark_jobs/share.py",
-        'results = self._in_slab(results, "")',
-        "results = results.filter(pl.lit(value=True))",
-        network=FAILING,
-    ),
-    Mutant(
         "the driver sends no dead letters",
         "spark_jobs/reports.py",
         "dead = unpack_dead_letters(result.dead_letters)",

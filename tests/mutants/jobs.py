@@ -1,4 +1,4 @@
-"""Bugs in jobs on Spark: bounds, slabs, shares, writers, reports."""
+"""Bugs in jobs on Spark: bounds, slabs, states, writers, reports."""
 
 from tests.mutants.mutant import ON_SPARK, Mutant
 
@@ -25,24 +25,10 @@ JOBS = [
         network=ON_SPARK,
     ),
     Mutant(
-        "a slab has the windows of its neighbours that its panes are in",
-        "spark_jobs/job.py",
-        "return self._inside(*super().of_panes(starts, is_first))",
-        "return super().of_panes(starts, is_first)",
-        tests="tests/laws/test_failing.py",
-    ),
-    Mutant(
         "copies that a task of a job wrote twice count twice",
         "processors/arcs/arc_topic.py",
         "has_copies = covered.height < pending.height or self._repeats",
         "has_copies = covered.height < pending.height",
-        network=ON_SPARK,
-    ),
-    Mutant(
-        "a rebuild spares what the watermark has passed",
-        "spark_jobs/share.py",
-        "emitted, computed, settled=batch.settled_before)",
-        "emitted, computed, settled=batch.wm)",
         network=ON_SPARK,
     ),
     Mutant(
@@ -53,24 +39,80 @@ JOBS = [
         network=ON_SPARK,
     ),
     Mutant(
-        "states of sliding windows end with their slab",
-        "spark_jobs/share.py",
-        "return states.filter((start > from_ms - self.job.box.window.extent_ms) & (start < to_ms))",
-        "return states.filter((start >= from_ms) & (start < to_ms))",
-        network=ON_SPARK,
-    ),
-    Mutant(
-        "windows close only where tuples come",
-        "spark_jobs/epochs.py",
-        "closing = slabs.closing(start.watermark, end.watermark, held)",
-        "closing = range(0)",
-        network=ON_SPARK,
-    ),
-    Mutant(
         "states are made anew beyond what half of the tasks have reported",
         "spark_jobs/epochs.py",
         "if now.epoch == NOTHING and len(reported) > 1:",
         "if now.epoch == NOTHING and len(reported) > 9:",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a rebuild spares what the watermark has passed",
+        "spark_jobs/share.py",
+        "rebuild.difference(box.arc, emitted, results, settled=batch.settled_before)",
+        "rebuild.difference(box.arc, emitted, results, settled=batch.wm)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "sliding windows are computed from the states of their own slab",
+        "spark_jobs/job.py",
+        "return range(slab - isinstance(self.window, Sliding), slab + 1)",
+        "return range(slab, slab + 1)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "windows close only where tuples come",
+        "spark_jobs/share.py",
+        "if not box.on_update:",
+        "if not box.on_update and tuples.height:",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "states beyond the horizon are taken for what they were",
+        "spark_jobs/share.py",
+        "return by_column.kept(states, box.is_kept(states, batch.wm_before))",
+        "return states",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a state is written if its last part has changed",
+        "spark_jobs/share.py",
+        "differs |= after[name].ne_missing(old[name])",
+        "differs = after[name].ne_missing(old[name])",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "the oldest row of a key counts",
+        "spark_jobs/state_map.py",
+        'return every.unique(self.keys, keep="last", maintain_order=True)',
+        'return every.unique(self.keys, keep="first", maintain_order=True)',
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a row that is gone is back when deltas are folded",
+        "spark_jobs/state_map.py",
+        "return by_column.kept(last, ~last[_GONE]).drop(_GONE)",
+        "return last.drop(_GONE)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "deltas are dropped, not folded",
+        "spark_jobs/state_map.py",
+        "rows = self._newest([*old, news])",
+        "rows = self._newest([*old, news.clear()])",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "what was read of an index holds after a retry",
+        "spark_jobs/state_map.py",
+        "if key[1] == _INDEX:",
+        "if key[1] < _INDEX:",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a merge of deltas leaves out the newest",
+        "spark_jobs/state_map.py",
+        "merged = self._last([self._frame(slab, blob) for blob in alike])",
+        "merged = self._last([self._frame(slab, blob) for blob in alike[:-1]])",
         network=ON_SPARK,
     ),
 ]

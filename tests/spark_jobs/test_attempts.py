@@ -28,7 +28,7 @@ def lives(monkeypatch, doubts: int) -> list[str]:
 
     monkeypatch.setattr(run, "Driver", Doubting)
     monkeypatch.setattr(run, "Checkpoint", lambda *_: None)
-    options = SimpleNamespace(folder="f", buckets=2, once=True, every=None)
+    options = SimpleNamespace(folder="f", once=True, every=None)
     found = run._Attempts(None, SimpleNamespace(name="s"), None, {}, options)
     try:
         found.start()

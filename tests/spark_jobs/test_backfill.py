@@ -85,7 +85,7 @@ class Running(Fed):
             / plan.deployment.id
             / f"spark.v{plan.deployment.version}"
         )
-        options = Options(str(folder), buckets=2, once=True)
+        options = Options(str(folder), once=True)
         kafka = self.place.kafka
         boxes, session = list(plan.topology.spark), self.session
         run_jobs(shared, boxes, session=session, kafka=kafka, options=options, stop=lambda: False)

@@ -35,7 +35,7 @@ def made(**more):
     cluster = MemoryCluster()
     cluster.create(names.SCHEMAS_TOPIC, 1)
     recorder = Recorder(registry(cluster))
-    job = Job(plan, plan.topology.scopes["job"], {}, recorder.ids, 2, 2, (4, 5), (3, 7), **more)
+    job = Job(plan, plan.topology.scopes["job"], {}, recorder.ids, (3, 7), (4, 5), (3, 7), **more)
     register(job, recorder)
     rows = {"key": ["a", "b", "c"], "at": [1, 2, 3], "n": [13, 7, 13]}
     _, (refused,) = plan.boxes["picky"].applied(pl.DataFrame(rows))

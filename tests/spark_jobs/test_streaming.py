@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from time import monotonic, sleep
 
@@ -15,17 +15,18 @@ from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.replay import unpack
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
 from errata.spark_jobs.driver import Checkpoint
 from errata.spark_jobs.run import Options, _Attempts
 from errata.spark_jobs.session import pickle_by_value
+from errata.spark_jobs.state_map import PLACE, StateMap
 from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec
+from tests.laws.spark_engine import Memory
 from tests.spark_jobs.at_work import at_work
 
 HOUR_MS, START_MS, LIMIT_S = 3_600_000, 1_700_000_000_000, 120.0
@@ -139,7 +140,7 @@ class Seen:
                 self.cluster, self.plan, SchemaRegistry(self.cluster),
                 View(self.cluster, plan=self.plan), 86_400_000,
             )  # fmt: skip
-            options = Options(folder=str(folder), buckets=2, once=True)
+            options = Options(folder=str(folder), once=True)
             job = _Attempts(shared, self.plan.topology.scopes[name], session, self.kafka, options)
             job.start()
             job.driver.query.awaitTermination(LIMIT_S)
@@ -226,7 +227,7 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
         counts = seen.view.of("near.0").counts
         assert counts["near.replayed"] > 0  # beyond its horizon
         assert seen.view.of("far.0").counts["far.revised"] > 0
-        kept = states(session, tmp_path / "far")
+        kept = states(session, tmp_path / "far", worker.plan.boxes["far"])
         live = seen.content("trades")
         for box in ("real_far", "doubled_far"):
             live = worker.plan.boxes[box].recompute(live)
@@ -243,15 +244,14 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
         seen.cluster.close()
 
 
-def states(session, folder):
+def states(session, folder, box):
     """Return the states that Spark's store holds, as its own reader gives them."""
     reader = session.read.format("statestore").option("stateVarName", "states")
-    found = reader.load(str(Checkpoint(session, str(folder)).numbered(0)))
-    chunks: dict[tuple[int, int], bytes] = {}
-    for row in found.collect():
-        key = row.key.bucket, row.key.slab
-        elements = row.list_value if "list_value" in found.columns else [row.list_element]
-        for element in elements:
-            chunks[key] = chunks.get(key, b"") + bytes(element.chunk)
-    assert chunks
-    return pl.concat(unpack(state) for state in chunks.values())
+    blobs = defaultdict[int, dict[tuple[int, int], bytes]](dict)
+    for row in reader.load(str(Checkpoint(session, str(folder)).numbered(0))).collect():
+        key = row.user_map_key.slab, row.user_map_key.number
+        blobs[row.key.key][key] = bytes(row.user_map_value.blob)
+    nothing = box.no_states().with_columns(pl.lit(0, pl.Int32).alias(PLACE))
+    maps = [StateMap(Memory(of_writer), nothing, box.keys) for of_writer in blobs.values()]
+    assert len(maps) == 2
+    return pl.concat(states.read(slab) for states in maps for slab in states.slabs)

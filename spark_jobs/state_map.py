@@ -1,0 +1,364 @@
+"""Rows of state by key, in proportion to what changes: a small log-structured map.
+
+Spark's store reads and writes whole values, and each costs a round trip of a millisecond or two
+between Python and Java: neither one value for each group nor one for all of them will do. So the
+rows of a *slab*, a range of event time, are kept in
+
+* *blocks* of about a megabyte: each holds the rows of a range of *places*, a hash of the group;
+* *deltas*: the rows that one write has changed, and the keys of those that are gone. Eight deltas
+  of about the same size are merged into one. When all of them have a quarter of the blocks' bytes,
+  they are folded into the blocks.
+
+A read takes the blocks of the places that it asks for, and all deltas; the newest row of a key
+counts. A write adds one delta. So each byte of a change is written about three times in the end.
+
+No blob is ever written twice under one number: the index of its slab says which ones count. So what
+a process has read of a blob holds for ever, also if the write that made it is undone and done again
+(`Cached`).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from errata.processors.wire.replay import pack, unpack
+from errata.schemas import by_column
+
+PLACE = "@place"
+"""Column of a row's place: a hash of its group, the same for all rows of a group."""
+PLACE_BITS = 30
+_GONE = "@gone"
+
+BLOCK_BYTES = 1 << 20
+FOLD_BYTES = 1 << 16
+"""Deltas of fewer bytes are not folded, however small the blocks are."""
+FOLD_SHARE = 4
+MOST_DELTAS = 8
+"""How many deltas of about the same size there may be, less one."""
+_LEVEL_BITS = 3
+"""Sizes are about the same if they have the same number of bits, divided by this."""
+
+_SLABS = (-(1 << 63), 0)
+_INDEX = 0
+
+Key = tuple[int, int]
+"""A slab and the number of a blob; 0 for the slab's index."""
+
+
+class Blobs(Protocol):
+    """Where the map is kept, for example a map in Spark's store."""
+
+    def get(self, key: Key) -> bytes | None:
+        """Return a blob; None if there is none."""
+
+    def put(self, key: Key, blob: bytes) -> None:
+        """Write a blob."""
+
+    def remove(self, key: Key) -> None:
+        """Remove a blob."""
+
+
+@dataclass
+class _Blob:
+    """A blob that counts.
+
+    Args:
+        number: Its number in the slab.
+        size: Its bytes.
+    """
+
+    number: int
+    size: int
+
+    @property
+    def level(self) -> int:
+        """Deltas of the same level have about the same size."""
+        return self.size.bit_length() // _LEVEL_BITS
+
+
+@dataclass
+class _Index:
+    """What counts of a slab.
+
+    Args:
+        bits: There are 2 to the power of this many blocks, by the first bits of the place.
+        blocks: The blocks; None for one without rows.
+        deltas: The deltas, the oldest first.
+    """
+
+    bits: int = 0
+    blocks: list[_Blob | None] = field(default_factory=lambda: [None])
+    deltas: list[_Blob] = field(default_factory=list)
+
+    def pack(self) -> bytes:
+        """Return it as bytes."""
+        blocks, deltas = (
+            [blob and (blob.number, blob.size) for blob in blobs]
+            for blobs in (self.blocks, self.deltas)
+        )
+        return json.dumps([self.bits, blocks, deltas]).encode()
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> _Index:
+        """Return what `pack` wrote."""
+        bits, blocks, deltas = json.loads(packed)
+        return cls(bits, [blob and _Blob(*blob) for blob in blocks], [_Blob(*d) for d in deltas])
+
+    @property
+    def blobs(self) -> list[_Blob]:
+        """All blobs."""
+        return [*filter(None, self.blocks), *self.deltas]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the deltas are to be folded into the blocks."""
+        base = sum(block.size for block in self.blocks if block)
+        return sum(delta.size for delta in self.deltas) > max(FOLD_BYTES, base // FOLD_SHARE)
+
+
+class StateMap:
+    """Rows by key, in slabs.
+
+    Args:
+        blobs: Where they are kept.
+        nothing: An empty frame of rows, with the column `PLACE`.
+        keys: The columns that identify a row.
+    """
+
+    def __init__(self, blobs: Blobs, nothing: pl.DataFrame, keys: Sequence[str]) -> None:
+        self.blobs, self.nothing, self.keys = blobs, nothing, list(keys)
+
+    @property
+    def slabs(self) -> list[int]:
+        """The slabs that have been written and not dropped, in order."""
+        packed = self.blobs.get(_SLABS)
+        return [] if packed is None else np.frombuffer(packed, np.int64).tolist()
+
+    def read(self, slab: int, places: pl.Series | None = None) -> pl.DataFrame:
+        """Return the rows of some places, or all.
+
+        Args:
+            slab: The slab.
+            places: The places; None for all.
+        """
+        index = self._index(slab)
+        if places is None:
+            wanted = [*range(len(index.blocks))]
+        else:
+            wanted = _numbers(places, index.bits).unique().sort().to_list()
+        blocks = [block for number in wanted if (block := index.blocks[number])]
+        parts = [_at(self._frame(slab, blob), places) for blob in [*blocks, *index.deltas]]
+        return self._newest(parts)
+
+    def places(self, slab: int, wanted: Callable[[pl.DataFrame], pl.Series]) -> pl.Series:
+        """Return the places that may have a row for which `wanted` is true, each once."""
+        found = [self.nothing[PLACE]]
+        for blob in self._index(slab).blobs:
+            rows = self._frame(slab, blob)
+            present = rows if _GONE not in rows.columns else by_column.kept(rows, ~rows[_GONE])
+            found.append(by_column.kept(present, wanted(present))[PLACE])
+        return pl.concat(found).unique()
+
+    def write(
+        self,
+        slab: int,
+        rows: pl.DataFrame,
+        gone: pl.DataFrame,
+        *,
+        kept: Callable[[pl.DataFrame], pl.Series],
+    ) -> None:
+        """Write rows, and remove others.
+
+        Args:
+            slab: The slab.
+            rows: New and changed rows.
+            gone: Keys and places of rows that are no more.
+            kept: Whether each row is still of use; others are left out when deltas are folded.
+        """
+        if rows.is_empty() and gone.is_empty():
+            return
+        index, missing = self._index(slab), [n for n in rows.columns if n not in gone.columns]
+        if not index.blobs:
+            slabs = np.array(sorted({*self.slabs, slab}), np.int64)
+            self.blobs.put(_SLABS, slabs.tobytes())
+        blank = self.nothing.select(missing).clear(gone.height)
+        removed = by_column.pick(gone.hstack(blank), rows.columns)
+        delta = pl.concat([_marked(removed, is_gone=True), _marked(rows, is_gone=False)])
+        index.deltas.append(self._put(slab, delta))
+        while len(alike := _alike(index.deltas)) >= MOST_DELTAS:
+            merged = self._last([self._frame(slab, blob) for blob in alike])
+            self._drop(slab, alike)
+            index.deltas[-len(alike) :] = [self._put(slab, merged)]
+        if index.is_due:
+            index = self._folded(slab, index, kept)
+        self.blobs.put((slab, _INDEX), index.pack())
+
+    def drop(self, slab: int) -> None:
+        """Remove all rows of a slab."""
+        self._drop(slab, self._index(slab).blobs)
+        self.blobs.remove((slab, _INDEX))
+        slabs = np.array([other for other in self.slabs if other != slab], np.int64)
+        self.blobs.put(_SLABS, slabs.tobytes())
+
+    def _index(self, slab: int) -> _Index:
+        packed = self.blobs.get((slab, _INDEX))
+        return _Index() if packed is None else _Index.unpack(packed)
+
+    def _frame(self, slab: int, blob: _Blob) -> pl.DataFrame:
+        packed = self.blobs.get((slab, blob.number))
+        assert packed is not None  # the index and what it names are written together
+        return unpack(packed)
+
+    def _put(self, slab: int, rows: pl.DataFrame) -> _Blob:
+        packed, number = pack(rows, is_small=True), 1 + secrets.randbits(62)
+        self.blobs.put((slab, number), packed)
+        return _Blob(number, len(packed))
+
+    def _drop(self, slab: int, blobs: Sequence[_Blob]) -> None:
+        for blob in blobs:
+            self.blobs.remove((slab, blob.number))
+
+    def _last(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the newest row of each key, or the mark that it is gone."""
+        every = pl.concat(parts)
+        return every.unique(self.keys, keep="last", maintain_order=True)
+
+    def _newest(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the newest row of each key, without those that are gone."""
+        marked = [part if _GONE in part.columns else _marked(part, is_gone=False) for part in parts]
+        last = self._last([_marked(self.nothing, is_gone=False), *marked])
+        return by_column.kept(last, ~last[_GONE]).drop(_GONE)
+
+    def _folded(
+        self, slab: int, index: _Index, kept: Callable[[pl.DataFrame], pl.Series]
+    ) -> _Index:
+        """Write the blocks again, with what the deltas say; one old block is held at a time."""
+        total = sum(blob.size for blob in index.blobs)
+        bits = max(0, total // BLOCK_BYTES).bit_length()
+        delta = self._last([self._frame(slab, blob) for blob in index.deltas])
+        changed, blocks = _numbers(delta[PLACE], index.bits), list[_Blob | None]()
+        together = max(1, 1 << index.bits >> bits)  # one new block comes of so many old ones,
+        count = max(1, 1 << bits >> index.bits)  # or so many new ones of an old one
+        for first in range(0, len(index.blocks), together):
+            old = [self._frame(slab, b) for b in index.blocks[first : first + together] if b]
+            news = by_column.kept(delta, changed.is_between(first, first + together - 1))
+            rows = self._newest([*old, news])
+            rows = by_column.kept(rows, kept(rows))
+            numbers = _numbers(rows[PLACE], bits)
+            for number in range(len(blocks), len(blocks) + count):
+                part = by_column.kept(rows, numbers == number)
+                blocks.append(self._put(slab, part) if part.height else None)
+        self._drop(slab, index.blobs)
+        return _Index(bits, blocks)
+
+
+class Cached:
+    """Blobs of which some that were read are kept in memory.
+
+    An index is always read: it may have been undone. Other blobs never change.
+
+    Args:
+        blobs: Where they are kept.
+        owner: What tells the blobs of this map from others in the same process.
+        cache: The blobs in memory, shared by the maps of a process.
+    """
+
+    def __init__(self, blobs: Blobs, owner: Hashable, cache: Cache) -> None:
+        self._blobs, self._owner, self._cache = blobs, owner, cache
+
+    def get(self, key: Key) -> bytes | None:
+        """Return a blob; None if there is none."""
+        if key[1] == _INDEX:
+            return self._blobs.get(key)
+        found = self._cache.get((self._owner, key))
+        if found is None:
+            found = self._blobs.get(key)
+            self._cache.put((self._owner, key), found)
+        return found
+
+    def put(self, key: Key, blob: bytes) -> None:
+        """Write a blob."""
+        self._blobs.put(key, blob)
+        if key[1] != _INDEX:
+            self._cache.put((self._owner, key), blob)
+
+    def remove(self, key: Key) -> None:
+        """Remove a blob."""
+        self._blobs.remove(key)
+        self._cache.remove((self._owner, key))
+
+
+class Cache:
+    """Blobs by key, of at most so many bytes.
+
+    Those that have not been used for long make room for others; if there are none, others are not
+    kept: where all of a large map is read again and again, some of it is found.
+
+    Args:
+        most_bytes: How many bytes at most.
+    """
+
+    UNUSED = 10_000
+    """After so many uses of others a blob makes room."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes, self.bytes, self._uses = most_bytes, 0, 0
+        self._blobs: OrderedDict[Hashable, tuple[int, bytes]] = OrderedDict()
+
+    def get(self, key: Hashable) -> bytes | None:
+        """Return a blob; None if it is not here."""
+        self._uses += 1
+        if key not in self._blobs:
+            return None
+        _, blob = self._blobs[key]
+        self._blobs[key] = self._uses, blob
+        self._blobs.move_to_end(key)
+        return blob
+
+    def put(self, key: Hashable, blob: bytes | None) -> None:
+        """Keep a blob, if there is room."""
+        if blob is None or key in self._blobs:
+            return
+        while self._blobs and self.bytes + len(blob) > self.most_bytes:
+            oldest, (used, _) = next(iter(self._blobs.items()))
+            if used > self._uses - self.UNUSED:
+                return
+            self.remove(oldest)
+        if len(blob) <= self.most_bytes:
+            self._blobs[key] = self._uses, blob
+            self.bytes += len(blob)
+
+    def remove(self, key: Hashable) -> None:
+        """Forget a blob."""
+        if key in self._blobs:
+            _, blob = self._blobs.pop(key)
+            self.bytes -= len(blob)
+
+
+def _numbers(places: pl.Series, bits: int) -> pl.Series:
+    """Return the number of the block of each place, where there are 2 to the power of `bits`."""
+    return pl.Series(places.to_numpy() >> (PLACE_BITS - bits))
+
+
+def _marked(rows: pl.DataFrame, *, is_gone: bool) -> pl.DataFrame:
+    mark = by_column.constant(is_gone, rows.height, pl.Boolean)
+    return by_column.beside(rows, mark.alias(_GONE))
+
+
+def _at(rows: pl.DataFrame, places: pl.Series | None) -> pl.DataFrame:
+    return rows if places is None else by_column.kept(rows, rows[PLACE].is_in(places.implode()))
+
+
+def _alike(deltas: Sequence[_Blob]) -> list[_Blob]:
+    """Return the newest deltas that are no larger, by their level, than the newest one."""
+    level = deltas[-1].level
+    return list(takewhile(lambda delta: delta.level <= level, reversed(deltas)))[::-1]
