@@ -11,7 +11,7 @@ QUIET := $(shell [ -t 1 ] || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-spark study kills-spark live-state image kafka-image image-facts clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-spark bench-spark-state study kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-sliding: .venv/ready ## what a tuple costs in sliding windows of 10 to a m
 
 bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside plain Spark
 	@$(BIN)/python -m bench.spark $(ARGS)
+
+bench-spark-state: .venv/ready ## what states of a million groups cost on Spark, batch by batch (ARGS="--touched 0.0001")
+	@$(BIN)/python -m bench.spark_state $(ARGS)
 
 kills-spark: .venv/ready ## kill drivers and executors of a Spark cluster twenty times: nothing may change
 	@$(BIN)/python -m tests.spark_jobs.kills $(ARGS)

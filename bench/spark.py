@@ -58,8 +58,12 @@ LIMIT_S = 900
 HOUR = "1 hour"
 
 
-def network() -> Network:
-    """Return the network that is measured."""
+def network(size: str = "1h") -> Network:
+    """Return the network that is measured.
+
+    Args:
+        size: Of the windows.
+    """
     net = Network("bench")
     trades = net.source(
         "trades",
@@ -77,9 +81,10 @@ def network() -> Network:
         ARC,
         place="spark",
         by=["product"],
-        window=tumbling("1h"),
+        window=tumbling(size),
         emit="on_update",
         keep="10y",
+        horizon="10y",  # no sweeper runs here
         traded=f"sum({NOTIONAL})",
         trades="count(*)",
         largest=f"max({NOTIONAL})",
@@ -95,19 +100,26 @@ class Portions:
         cluster: The cluster.
         revisions: The tape.
         state: Folder of ingest's index.
+        net: The network.
     """
 
     def __init__(
-        self, kafka: dict[str, Any], cluster: KafkaCluster, revisions: pl.DataFrame, state: Path
+        self,
+        kafka: dict[str, Any],
+        cluster: KafkaCluster,
+        revisions: pl.DataFrame,
+        state: Path,
+        net: Network,
     ) -> None:
         self.kafka, self.cluster, self.revisions, self.state = kafka, cluster, revisions, state
+        self.network = net
         for topic in (TOPIC, PLAIN):
             create_topics(kafka, [TopicSpec(topic, PARTITIONS)])
         create_topics(kafka, [TopicSpec(names.SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"})])
         self.registry = SchemaRegistry(cluster)
         schema, _, _ = tape.encoded(revisions.head(1))
         self.head = framing.head(self.registry.register(f"{TOPIC}-value", schema))
-        self.plan = prepare(network(), Place(kafka, state), cluster)
+        self.plan = prepare(net, Place(kafka, state), cluster)
         self.view = View(cluster, plan=self.plan)
         self.sent = 0
 
@@ -122,7 +134,7 @@ class Portions:
             producer.produce(TOPIC, self.head + body, key, place % PARTITIONS)
             producer.poll(0)
         producer.flush()
-        worker = Worker(network(), Place(self.kafka, self.state))
+        worker = Worker(self.network, Place(self.kafka, self.state))
         worker.add_scope("ingest.trades")
         deadline = time.monotonic() + LIMIT_S
         tune_garbage_collector()
@@ -248,7 +260,7 @@ def main() -> int:
             },
             log=folder / "spark.log",
         )
-        tape_in = Portions(kafka, cluster, revisions, folder / "state")
+        tape_in = Portions(kafka, cluster, revisions, folder / "state", network())
         taken = {"errata": 0.0, "plain": 0.0}
         counted = 0
         for number, size in enumerate(portions(revisions.height, given.portions)):

@@ -267,7 +267,7 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
         for kind, block in blocks:
             if kind in (HEADER, DEAD_LETTERS):
                 yield _row(kind, text, block)
-        owner = self.job.transactional_id, self.job.attempts, key
+        owner = self.job.transactional_id, key
         share = Share(self.job, Cached(Stored(self._states), owner, _CACHE))
         result = run_with_replays(self.job, batch, share.process(batch, blocks))
         if result is not None:

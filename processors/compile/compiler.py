@@ -51,6 +51,9 @@ from errata.processors.plan.topology import Topology
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 
+HORIZON_MS = 86_400_000
+"""How long an aggregate on Spark keeps a state after its window has closed, by default: a day."""
+
 
 def compile_network(
     network: Network,
@@ -121,10 +124,10 @@ def _refuse_bound(typed: Typed, paths: Mapping[str, ReplayPath]) -> Iterator[Fau
 
 
 def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
-    """Return how long each aggregate on Spark keeps states; by default while they may change."""
+    """Return how long each aggregate on Spark keeps states; by default a day, if so long."""
     keeps = kept(typed)
     return {
-        name: max(keeps[anchor.arc.name] for anchor in paths[name].anchors)
+        name: min(HORIZON_MS, max(keeps[anchor.arc.name] for anchor in paths[name].anchors))
         if requested is None
         else requested
         for name, requested in typed.spark.items()

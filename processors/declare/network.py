@@ -335,7 +335,8 @@ class Stream:
             place: ``"spark"``: a Structured Streaming job runs the box, and keeps the states of
                 windows in Spark's store. Default: Errata's processes run it.
             horizon: On Spark: how long a window's state is kept after the window closes; a window
-                revised later is replayed. Default: as long as its tuples may be revised.
+                revised later is replayed. Default: a day, or as long as its tuples may be revised
+                if that is less.
             scope: The scope whose process runs the box; default: its input's.
             partitions: Partitions of its arc if groups are repartitioned; default: its input's.
             keep: Makes the arc a connection point.

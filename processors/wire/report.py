@@ -4,11 +4,9 @@ A report is Timely's progress statement (consumed, produced and internal changes
 cumulative: the newest one of a task is enough, so that the progress topic can be compacted by task.
 ``docs/protocol.md#4-reports`` gives every field.
 
-The records are of version 1. The event time up to which results are final, the epoch in which a
-task was rebuilt, and the slabs in which a job on Spark keeps state, are fields of a `Report`. On
-the wire they are entries of the map
-``counts``, under the keys `WIRE_FIELDS`, so that older readers find them. Only this module knows
-that.
+The records are of version 1. Fields of a `Report` that came later, such as the event time up to
+which results are final, are on the wire entries of the map ``counts``, under the keys
+`WIRE_FIELDS`, so that older readers find them. Only this module knows that.
 
 The other entries are running totals; `CountKey` parses and prints their keys. A total is a task's
 own (``read``), one of a box (``totals.revised``), or that of the dead letters of a reason
@@ -57,10 +55,12 @@ FOREIGN = "foreign"
 SETTLES = "settles"
 """Key of a running total: how many runs of `errata settle` a task has carried out."""
 
-SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
+SETTLED, REBUILT = "settled_ms", "rebuilt_epoch"
 WAITS, TRUSTED, LOWERED, PROCESS = "waits_for", "trusted_ms", "lowered_epoch", "process"
-WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS, TRUSTED, LOWERED, PROCESS
+WIRE_FIELDS = SETTLED, REBUILT, WAITS, TRUSTED, LOWERED, PROCESS
 """Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
+_RETIRED = "held_from", "held_to"
+"""Keys that were fields of older releases' reports: passed over."""
 
 BOUND = "bound_epoch."
 """So keys of ``counts`` begin that hold a pair of `Report.bound`: the epoch follows."""
@@ -191,8 +191,6 @@ class Report:
             -1 if there was none. A reader that has not reached it is rebuilt there.
         counts: Running totals, exactly once like everything in a report.
         settled_ms: Tuples of an event time before this can't be revised any more.
-        held: Task 0 of a job on Spark: the first and the last slab in which states may be kept;
-            None if there are none.
         waits: Why it processes nothing: `FOR_ROOM` or `FOR_REGISTRY`; 0 if it does not wait.
         believed: Ingest: its watermark before it ran ahead of the clock; None if it has not.
         lowered: Ingest: the last epoch in which its watermark was put back; -1 if there was none.
@@ -215,7 +213,6 @@ class Report:
     rebuilt: int = -1
     counts: Mapping[str, int] = field(default_factory=dict)
     settled_ms: int = NEVER
-    held: tuple[int, int] | None = None
     waits: int = 0
     believed: int | None = None
     lowered: int = -1
@@ -265,8 +262,6 @@ def _state(report: Report) -> dict[str, int]:
     state = {} if report.settled_ms == NEVER else {SETTLED: report.settled_ms}
     if report.rebuilt >= 0:
         state[REBUILT] = report.rebuilt
-    if report.held is not None:
-        state[HELD_FROM], state[HELD_TO] = report.held
     if report.waits:
         state[WAITS] = report.waits
     if report.believed is not None:
@@ -345,7 +340,8 @@ def decode(body: bytes, schema: Any = None) -> Report:
     settled_ms, rebuilt = counts.pop(SETTLED, NEVER), counts.pop(REBUILT, -1)
     waits, lowered = counts.pop(WAITS, 0), counts.pop(LOWERED, -1)
     believed, process = counts.pop(TRUSTED, None), counts.pop(PROCESS, 0)
-    held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
+    for name in _RETIRED:
+        counts.pop(name, None)
     bound = tuple(
         sorted((int(k[len(BOUND) :]), counts.pop(k)) for k in filter(_is_bound, [*counts]))
     )
@@ -368,7 +364,6 @@ def decode(body: bytes, schema: Any = None) -> Report:
         rebuilt=rebuilt,
         counts=counts,
         settled_ms=settled_ms,
-        held=None if held[0] is None or held[1] is None else (held[0], held[1]),
         waits=waits,
         believed=believed,
         lowered=lowered,

@@ -22,6 +22,7 @@ from tests.faults.running import Running
 SAMPLE_S = 5.0
 WIDTH, PANEL, LEFT, RIGHT = 720, 110, 80, 130
 COLOURS = ("#2a6f97", "#2f9e44", "#c92a2a", "#e67700", "#5f3dc4", "#495057", "#0b7285", "#a61e4d")
+POINTS = 180
 MEGABYTE = 1 << 20
 
 Say = Callable[[str], None]
@@ -124,6 +125,7 @@ def _size(folder: Path) -> int:
 
 def drawn(title: str, samples: list[Sample]) -> str:
     """Return the samples as SVG, a panel for each thing that was measured."""
+    samples = samples[:: max(1, len(samples) // POINTS)]
     panels = list(samples[-1].values) if samples else []
     height = 40 + PANEL * len(panels)
     parts = [
