@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from py4j.protocol import Py4JError
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.topology import Scope
@@ -80,7 +81,7 @@ class Checkpoint:
             requested: The division of a new checkpoint; a stored one keeps its numbers.
 
         Raises:
-            CheckpointError: If the stored one is of another plan or box.
+            CheckpointError: If the stored one is of another plan or box, or damaged.
         """
         stored = self._read()
         if stored is None:
@@ -123,10 +124,16 @@ class Checkpoint:
             return None
         stream = self._files.open(path)
         try:
-            text = self._io.toString(stream, "UTF-8")
+            stored: dict[str, Any] = json.loads(self._io.toString(stream, "UTF-8"))
+            if missing := {"number", "plan", "box"} - stored.keys():
+                raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        except (Py4JError, ValueError, AttributeError) as error:
+            raise CheckpointError(
+                f"file {_FILE} of checkpoint {self.folder!r} is damaged ({error_line(error)}); "
+                "remove the checkpoint: states are rebuilt from the connection point"
+            ) from error
         finally:
             stream.close()
-        stored: dict[str, Any] = json.loads(text)
         return stored
 
 

@@ -1,6 +1,7 @@
 """What keeps a job from running is told in a line: who, need, what was found, a remedy."""
 
 import importlib
+import json
 import stat
 import subprocess
 import sys
@@ -107,13 +108,26 @@ def test_a_java_that_spark_does_not_run_on_is_named(monkeypatch, tmp_path):
 @pytest.mark.spark
 def test_a_checkpoint_of_another_plan_is_refused_and_of_ones_own_goes_on(spark, tmp_path):
     found = Checkpoint(spark, str(tmp_path / "ckpt"))
-    mine = Division("plan", "box", 16, 8)
+    mine = Division("plan", "box", 8)
     assert found.of(mine) == (mine, 0)
     found.write(mine, 3)
-    other_size = Division("plan", "box", 99, 9)
+    other_size = Division("plan", "box", 9)
     assert found.of(other_size) == (mine, 3)  # states can't be divided anew
     with pytest.raises(CheckpointError, match="this is 'box' of plan other; give --checkpoint"):
-        found.of(Division("other", "box", 16, 8))
+        found.of(Division("other", "box", 8))
+    (tmp_path / "ckpt" / "errata.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"is damaged .* remove the checkpoint"):
+        found.of(mine)
+
+
+@pytest.mark.spark
+def test_states_of_a_checkpoint_of_an_older_layout_are_made_anew(spark, tmp_path):
+    older = {"plan": "plan", "box": "box", "buckets": 16, "writers": 8, "number": 3}
+    (tmp_path / "errata.json").write_text(json.dumps(older))
+    found, mine = Checkpoint(spark, str(tmp_path)), Division("plan", "box", 8)
+    assert found.of(mine) == (mine, 4)
+    with pytest.raises(CheckpointError, match="this is 'box' of plan other; give --checkpoint"):
+        found.of(Division("other", "box", 8))
 
 
 @pytest.mark.kafka
