@@ -55,7 +55,7 @@ _INTRODUCTION = f"""\
 # Expressions
 
 `where`, `map`, `route` and the arguments of aggregates take one SQL scalar expression in **Spark's
-dialect**, with Spark's function names. Values are those of Spark 4.0 in its default mode, with the
+dialect**, with Spark's function names. Values are those of Spark 4.3 in its default mode, with the
 `try_` forms of everything that can fail, in the time zone UTC: **a tuple for which an expression
 has no value (an overflow, a division by zero, a failed cast) gets null, and nothing stops**. Errata
 refuses any form that is not on this page, and names its position in the text.
@@ -115,7 +115,7 @@ numbers).
 
 ## Where Spark differs
 
-Random expressions of every form are compared with Spark 4.0, value by value and type by type. They
+Random expressions of every form are compared with Spark 4.3, value by value and type by type. They
 agree exactly, except for
 
 - the last bit of powers, exponentials and logarithms, and capital and small letters up to the

@@ -140,7 +140,7 @@ def test_a_state_folder_that_can_not_be_written_is_told(containers: Containers) 
 def test_the_driver_of_kubernetes_is_started_by_spark_submit(containers: Containers) -> None:
     driver = containers.start("driver", "--version", environ={"SPARK_DRIVER_BIND_ADDRESS": HOST})
     assert driver.ended(limit_s=LIMIT_S) == 0
-    assert "version 4.0" in driver.log()
+    assert "version 4.3" in driver.log()
 
 
 Executors = Callable[[Containers, str, int], Running]

@@ -1,4 +1,4 @@
-"""Functions of a whole content, and of two arguments, against a Spark 4.0 session, group by group.
+"""Functions of a whole content, and of two arguments, against a Spark 4.3 session, group by group.
 
 Percentiles and covariances are rounded once by us and a few times by Spark: they are compared to
 13 digits, all else exactly.

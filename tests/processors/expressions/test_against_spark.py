@@ -1,4 +1,4 @@
-"""Every form and function against a Spark 4.0 session, value by value and type by type.
+"""Every form and function against a Spark 4.3 session, value by value and type by type.
 
 A case is our text and Spark's: its default (ANSI) mode stops where we give null, so operators that
 can fail stand there in their `try_` form. Values are compared exactly, floats bit for bit, but for

@@ -52,7 +52,7 @@ def value(text, **changes):
     return compile_expression(text, FIELDS).evaluate(tuples).item()
 
 
-# What a Spark 4.0.0 session answered to typeof(...).
+# What a Spark 4.3.0 session answered to typeof(...).
 SPARK_TYPES = {
     "n * coalesce(f, 1)": "decimal(37,10)",
     "n / 1000000": "decimal(26,10)",
