@@ -201,6 +201,14 @@ def processor_s(pid: int) -> float:
     return sum(map(int, fields[11:13])) / TICKS_A_SECOND
 
 
+def memory(pid: int) -> dict[str, int]:
+    """Return the resident memory of a process now and at its peak, in bytes; {} if it has ended."""
+    values = dict(line.split(":", 1) for line in _read(pid, "status").splitlines())
+    if "VmHWM" not in values:
+        return {}
+    return {key: int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM")}
+
+
 def _read(pid: int, name: str) -> str:
     try:
         return Path(f"/proc/{pid}/{name}").read_text()

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from bench import tape
-from bench.processes import command_of, processor_s
+from bench.processes import command_of, memory, processor_s
 from bench.spark import Portions, batch_s, differences, network, ours
 from errata.schemas import revisions as frames
 from errata.spark_jobs.session import open_session
@@ -77,7 +77,7 @@ class Processes:
         for pid in _below(next(pid for pid in _all() if _is_spark(pid))):
             self._taken[pid] = max(self._taken.get(pid, 0.0), processor_s(pid))
             if "errata.spark_jobs.daemon" in command_of(pid):
-                self.most_bytes = max(self.most_bytes, _resident_bytes(pid))
+                self.most_bytes = max(self.most_bytes, memory(pid).get("VmRSS", 0))
 
 
 def _all() -> list[int]:
@@ -97,13 +97,6 @@ def _below(pid: int) -> Iterator[int]:
             continue
         for child in pids:
             yield from _below(child)
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-    except OSError:
-        return 0
 
 
 def store(told: list[dict[str, Any]], name: str) -> float:

@@ -24,7 +24,7 @@ from pathlib import Path
 import polars as pl
 from confluent_kafka import Producer
 
-from bench.processes import IN_ORDER, Settings
+from bench.processes import IN_ORDER, Settings, memory
 from errata import Network, tumbling
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -217,18 +217,6 @@ class Watch:
         found = frames.fold(source.take(source.frontier()), arc.identity, list(arc.fields))
         source.close()
         return found
-
-
-def memory(pid: int) -> dict[str, int]:
-    """Return the resident memory of a process now and at its peak, in bytes; {} if it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return {}
-    values = dict(line.split(":", 1) for line in lines)
-    if "VmHWM" not in values:
-        return {}
-    return {key: int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM")}
 
 
 def forget_peak(pid: int) -> None:

@@ -2,8 +2,8 @@
 
 A polars column of numbers becomes an Arrow column without a copy. Physical types become logical
 ones by another view of the same buffers; milliseconds are multiplied, since Spark counts
-microseconds, and the offsets of texts are narrowed. Since release 4.1, Spark compares the schema of
-a batch with the one that was declared, down to what may be null.
+microseconds, and the offsets of texts are narrowed. Spark compares the schema of a batch with the
+one that was declared, down to what may be null.
 """
 
 from __future__ import annotations
