@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import NamedTuple, cast
 
 import polars as pl
@@ -31,6 +32,7 @@ from errata.schemas import revisions as frames
 from errata.spark_jobs import reading
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.spool import spooled
 from errata.spark_jobs.state_map import PLACE, PLACE_BITS
 from errata.topics.cluster import Cluster, TopicPartition
 
@@ -45,8 +47,11 @@ Input tuples; results of the job's own arc; only the time (windows may close); t
 """
 
 _ORIGIN_BITS = 32
-BLOCK_BYTES = 4_000_000
+BLOCK_BYTES = 1_000_000
 """About how many bytes of tuples a block has at most."""
+PART_ROWS = 64_000
+"""About how many revisions one task has in memory at once, where it takes the whole content."""
+_JOINED_ROWS = 20_000
 
 SCHEMA = "key int, kind int, origin long, batch string, block binary"
 _ARROW = pa.schema(
@@ -101,7 +106,7 @@ class Shares:
         for (writer,), part in parted(placed, placed[PLACE] % len(self.job.keys)):
             fitting = BLOCK_BYTES * part.height // max(1, size_of(part))
             for block in part.iter_slices(max(1, fitting)):
-                yield writer, pack(block)
+                yield writer, pack(block, is_small=True)
 
 
 class Row(NamedTuple):
@@ -139,11 +144,6 @@ class Stretch:
     offsets: tuple[int, int] = (0, 0)
     committed: Mapping[str, Mapping[int, int]] | None = None
 
-    @property
-    def is_something(self) -> bool:
-        """Whether there is anything to read."""
-        return self.kind in (HEADER, TICK) or self.offsets[0] < self.offsets[1]
-
 
 def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
     """Return the stretches of the batch between two bounds.
@@ -163,19 +163,31 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         report.settled_ms,
         end.settled,
     )
-    result = [Stretch(batch, HEADER)]
-    if batch.wm > batch.wm_before and not batch.is_whole:
-        result.append(Stretch(batch, TICK))
+    read = list[Stretch]()
     for partition in range(job.partition_count):
         offsets = end.starts.get(partition, 0), end.ends[partition]
         writers = epochs.view.writers(job.input, partition)
-        result.append(Stretch(batch, TUPLES, partition, offsets, epochs.view.committed(writers)))
+        read.append(Stretch(batch, TUPLES, partition, offsets, epochs.view.committed(writers)))
         if batch.is_whole:
             task, topic = job.task(partition), job.plan.deployment.topic(job.name)
             last, _ = epochs.view.of(task).ends.get(TopicPartition(topic, partition), (0, 0))
             committed = epochs.view.committed([task])
-            result.append(Stretch(batch, RESULTS, partition, (0, last), committed))
-    return [stretch for stretch in result if stretch.is_something]
+            read.append(Stretch(batch, RESULTS, partition, (0, last), committed))
+    result = [Stretch(batch, HEADER)]
+    if batch.wm > batch.wm_before and not batch.is_whole:
+        result.append(Stretch(batch, TICK))
+    result += [stretch for stretch in read if stretch.offsets[0] < stretch.offsets[1]]
+    if not batch.is_whole:
+        return result
+    batch = replace(batch, parts=_parts(job, result))
+    return [replace(stretch, batch=batch) for stretch in result]
+
+
+def _parts(job: Job, stretches: Sequence[Stretch]) -> int:
+    """Return how many parts the stretches are processed in, so that each fits into memory."""
+    heights = [stretch.offsets[1] - stretch.offsets[0] for stretch in stretches]
+    most = max(*heights, sum(heights) // len(job.keys))
+    return max(1, -(-most // PART_ROWS))
 
 
 def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
@@ -186,34 +198,64 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     if stretch.kind == TICK:
         yield from (Row(key, TICK) for key in job.keys)
         return
-    first = stretch.partition << _ORIGIN_BITS
-    arc = job.input if stretch.kind == TUPLES else job.name
-    codec = job.codec(arc)
-    parts = [codec.empty]
-    for part in reading.revisions(cluster, codec, stretch.partition, stretch.offsets):
-        parts.append(part)
-        yield None
-    revisions = pl.concat(parts)
+    yield from _read_arc(job, stretch, cluster)
+
+
+def _read_arc(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
+    """Yield the rows of a stretch of an arc, and None while it waits."""
+    batch, resume = stretch.batch, stretch.offsets[1]
+    arc = job.plan.topology.arcs[job.input if stretch.kind == TUPLES else job.name]
+    spread = Spread(replace(arc, partition_by=arc.identity), batch.parts)
+    codec, identity = job.codec(arc.name), arc.identity
+    joined = [codec.empty]
+    with spooled(batch.parts, lambda r: spread.places(frames.identities(r, identity))) as spool:
+        for polled in reading.revisions(cluster, codec, stretch.partition, stretch.offsets):
+            later = polled.filter(pl.col("epoch") > batch.epoch)
+            if later.height:
+                resume = min(resume, cast(int, later["offset"].min()))
+            joined.append(_of_batch(polled, stretch))
+            if sum(frame.height for frame in joined) > _JOINED_ROWS:
+                spool.add(pl.concat(joined))
+                joined.clear()
+            yield None
+        spool.add(pl.concat([codec.empty, *joined]))
+        origins = count(stretch.partition << _ORIGIN_BITS)
+        if stretch.kind == TUPLES:
+            text = f"{stretch.partition}:{resume}"
+            yield Row(job.keys[0], HEADER, next(origins), text.encode())
+        for part in range(batch.parts):
+            revisions = pl.concat([codec.empty, *spool.take(part)])
+            if stretch.kind == TUPLES:
+                yield from _tuple_rows(job, stretch, revisions, origins)
+            else:
+                emitted = reading.content([revisions], arc)
+                for writer, block in Shares(job).of_results(emitted):
+                    yield Row(job.keys[writer], RESULTS, next(origins), block)
+
+
+def _of_batch(revisions: pl.DataFrame, stretch: Stretch) -> pl.DataFrame:
+    """Return the committed revisions of a stretch's batch; of emitted results, all committed."""
     committed = covered(revisions, stretch.committed or {})
     if stretch.kind == RESULTS:
-        emitted = reading.content([committed], job.plan.topology.arcs[arc])
-        for origin, (writer, block) in enumerate(Shares(job).of_results(emitted), first):
-            yield Row(job.keys[writer], RESULTS, origin, block)
-        return
-    batch, (_, end) = stretch.batch, stretch.offsets
-    later = cast(int | None, revisions.filter(pl.col("epoch") > batch.epoch)["offset"].min())
-    resume = f"{stretch.partition}:{end if later is None else later}"
-    yield Row(job.keys[0], HEADER, first, resume.encode())
-    of_batch = committed.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
-    leaving, entering, refused = _sides(job, of_batch, is_whole=batch.is_whole)
-    for origin, (writer, block) in enumerate(Shares(job).of_tuples(leaving, entering), first):
-        yield Row(job.keys[writer], TUPLES, origin, block)
+        return committed
+    batch = stretch.batch
+    return committed.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
+
+
+def _tuple_rows(
+    job: Job, stretch: Stretch, revisions: pl.DataFrame, origins: Iterator[int]
+) -> Iterator[Row]:
+    """Yield the rows of revisions of the input: tuples and dead letters."""
+    batch = stretch.batch
+    leaving, entering, refused = _sides(job, revisions, is_whole=batch.is_whole)
+    for writer, block in Shares(job).of_tuples(leaving, entering):
+        yield Row(job.keys[writer], TUPLES, next(origins), block)
     if refused and batch.is_whole:  # dead letters up to the last report were sent with it
-        unreported = of_batch.filter(pl.col("epoch") > job.done[stretch.partition])
+        unreported = revisions.filter(pl.col("epoch") > job.done[stretch.partition])
         *_, refused = _sides(job, unreported, is_whole=False)
     for box, refusals in refused.items():
         for block in pack_dead_letters(job, batch, box, refusals, partition=stretch.partition):
-            yield Row(job.keys[0], DEAD_LETTERS, first, block)
+            yield Row(job.keys[0], DEAD_LETTERS, next(origins), block)
 
 
 def _sides(

@@ -69,6 +69,7 @@ class Batch:
         wm: wm(epoch).
         settled_before: No tuple of an event time before this could be revised after `after`.
         settled: Nor before this after `epoch`.
+        parts: How many parts the whole content is processed in, so that each fits into memory.
     """
 
     after: int
@@ -77,6 +78,7 @@ class Batch:
     wm: int
     settled_before: int = NEVER
     settled: int = NEVER
+    parts: int = 1
 
     @property
     def is_whole(self) -> bool:

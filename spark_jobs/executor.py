@@ -16,6 +16,14 @@ from errata.processors.plan.plan import Plan
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import Registry, UnknownSchemaError
 
+_SMALL: dict[str, str | int] = {
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16_384,
+    "queue.buffering.max.messages": 50_000,
+    "queue.buffering.max.kbytes": 65_536,
+}
+"""What a client holds: an executor has several processes, each with its own clients."""
+
 
 def connected(kafka: Mapping[str, str | int]) -> KafkaCluster:
     """Return this process's connection to a cluster.
@@ -31,7 +39,7 @@ def connected(kafka: Mapping[str, str | int]) -> KafkaCluster:
 
 @cache
 def _connected(kafka: frozenset[tuple[str, str | int]]) -> KafkaCluster:
-    return KafkaCluster(dict(kafka))
+    return KafkaCluster({**_SMALL, **dict(kafka)})
 
 
 @dataclass

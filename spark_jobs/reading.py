@@ -33,6 +33,8 @@ from errata.topics.registry import Registry
 from errata.topics.settings import FOREVER_MS
 
 WAIT_S = 0.05
+_POLLED = 8_192
+"""How many records are taken at once: an executor has several processes that read."""
 LIMIT_S = 60.0
 """How long no record may arrive before a log's end: an open transaction may hold it back."""
 _ROWS = 500_000
@@ -153,7 +155,7 @@ def revisions(
                     f"{position}, but its end {end} was not reached, and nothing has arrived for "
                     f"{LIMIT_S:g} s; a transaction may be open: see kafka-transactions"
                 )
-            polled = reader.poll(timeout_s=WAIT_S)
+            polled = reader.poll(limit=_POLLED, timeout_s=WAIT_S)
             for records in polled:
                 yield codec.decode(records).filter(pl.col("offset") < end)
             if not polled:

@@ -35,10 +35,12 @@ _DEFAULTS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # a row is a block of many tuples
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.authenticate.socketTimeout": "300s",  # a machine under load starts workers late
+    "spark.executorEnv.MALLOC_ARENA_MAX": "2",  # threads of clients would hold what they free
     "spark.python.daemon.module": "errata.spark_jobs.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

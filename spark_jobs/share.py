@@ -7,7 +7,7 @@ on Spark, its state store or Kafka.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -25,7 +25,8 @@ from errata.schemas.fields import physical
 from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, Shares, pack_dead_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.state_map import PLACE, Blobs, StateMap
+from errata.spark_jobs.spool import spooled
+from errata.spark_jobs.state_map import PLACE, PLACE_BITS, Blobs, StateMap
 
 _ROW, _GONE = "@row", "@gone"
 
@@ -46,7 +47,7 @@ class ShareResult:
 
     def block(self) -> bytes:
         """Return the revisions as a block; empty for none."""
-        return pack(self.revisions) if self.revisions.height else b""
+        return pack(self.revisions, is_small=True) if self.revisions.height else b""
 
 
 @dataclass(frozen=True)
@@ -85,26 +86,41 @@ class Share:
         return empty.with_columns(pl.lit(0, pl.Int32).alias(PLACE))
 
     def process(
-        self, batch: Batch, rows: Iterable[tuple[int, bytes]]
+        self, batch: Batch, blocks: Iterable[bytes]
     ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult | None]:
         """Process a batch; yields a need for what the states don't hold, and is sent the tuples.
 
         Args:
-            batch: The batch.
-            rows: Kind and block of each row, in the order of their origin.
+            batch: The batch; it follows the states.
+            blocks: Tuples that leave and enter, in the order of their origin.
 
         Returns:
             The result; None if there was nothing to do.
         """
-        blocks = defaultdict[int, list[pl.DataFrame]](list)
-        for kind, block in rows:
-            if kind in (TUPLES, RESULTS):
-                blocks[kind].append(unpack(block))
-        tuples = pl.concat([self.no_tuples(), *blocks[TUPLES]])
-        if batch.is_whole:
-            emitted = pl.concat([self.no_results(), *blocks[RESULTS]]).drop(PLACE)
-            return self.rebuild_states(batch, tuples.drop(PLACE), emitted) if blocks else None
+        tuples = pl.concat([self.no_tuples(), *map(unpack, blocks)])
         return (yield from self.revise(batch, tuples))
+
+    def rebuild(
+        self, batch: Batch, rows: Iterable[tuple[int, int, bytes]]
+    ) -> Iterator[ShareResult]:
+        """Build states from the whole content; yield the difference to the emitted results.
+
+        Windows whose tuples can no longer be revised are left unchanged: the topic may no longer
+        hold their tuples. The groups of some places are in memory at once.
+
+        Args:
+            batch: The batch.
+            rows: Kind, origin and block of tuples and emitted results, in any order.
+        """
+        with spooled(batch.parts, lambda rows: _part(rows[PLACE], batch.parts)) as spool:
+            for kind, origin, block in rows:
+                spool.add(unpack(block), kind=kind, origin=origin)
+            for slab in self.states.slabs:
+                self.states.drop(slab)
+            for part in range(batch.parts):
+                tuples = pl.concat([self.no_tuples(), *spool.take(part, kind=TUPLES)])
+                emitted = pl.concat([self.no_results(), *spool.take(part, kind=RESULTS)])
+                yield self.rebuild_part(batch, tuples.drop(PLACE), emitted.drop(PLACE))
 
     def revise(
         self, batch: Batch, tuples: pl.DataFrame
@@ -180,25 +196,20 @@ class Share:
             removed = by_column.kept(part, part[_GONE]).select(*box.keys, PLACE)
             self.states.write(slab, changed, removed, kept=kept)
 
-    def rebuild_states(
+    def rebuild_part(
         self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame
     ) -> ShareResult:
-        """Build states from the whole content; return the difference to the emitted results.
-
-        Windows whose tuples can no longer be revised are left unchanged: the topic may no longer
-        hold their tuples.
+        """Build the states of some groups; return the difference to their emitted results.
 
         Args:
             batch: The batch.
-            tuples: All that the input holds.
+            tuples: All that the input holds of these groups.
             emitted: Results emitted before, for example those of lost states.
         """
         box, content = self.box, tuples.drop(SIGN)
         results, live, refused = box.begin(content, wm=batch.wm)
         dead_letters = self._dead_letters(batch, refused, settled=batch.settled_before)
         revised = rebuild.difference(box.arc, emitted, results, settled=batch.settled_before)
-        for slab in self.states.slabs:
-            self.states.drop(slab)
         self._save(batch, live.states.clear(), live.states)
         counts = box.count_results(revised, wm_before=batch.wm_before)
         return ShareResult(revised, counts, dead_letters)
@@ -223,6 +234,11 @@ class Share:
                     self.job, batch, self.job.name, [refusal.only(part[_ROW])], partition=partition
                 )
         return dead_letters
+
+
+def _part(places: pl.Series, parts: int) -> pl.Series:
+    """Return by place the part of the groups that it is in: a range of places."""
+    return pl.Series(places.to_numpy().astype(np.int64) * parts >> PLACE_BITS)
 
 
 def _changed(before: pl.DataFrame, after: pl.DataFrame, keys: list[str]) -> pl.DataFrame:

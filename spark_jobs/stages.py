@@ -19,7 +19,8 @@ import secrets
 import time
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -38,10 +39,9 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.replay import unpack
-from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs import blocks
-from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, TUPLES, Stretch
+from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, RESULTS, TICK, TUPLES, Stretch
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.share import Share, ShareResult
@@ -261,22 +261,36 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Process the rows of one share."""
-        received = sorted(rows, key=lambda row: (row.kind, row.origin))  # a row for each block
-        text = received[0].batch
-        batch, blocks = Batch.of(text), [(row.kind, bytes(row.block)) for row in received]
-        for kind, block in blocks:
-            if kind in (HEADER, DEAD_LETTERS):
-                yield _row(kind, text, block)
-        owner = self.job.transactional_id, key
+        first = next(rows)  # a row for each block
+        text, rows = first.batch, chain([first], rows)
+        batch, owner = Batch.of(text), (self.job.transactional_id, key)
         share = Share(self.job, Cached(Stored(self._states), owner, _CACHE))
-        result = run_with_replays(self.job, batch, share.process(batch, blocks))
-        if result is not None:
-            yield _row(TUPLES, text, result.block(), counts=result.counts)
-            for block in result.dead_letters:
-                yield _row(DEAD_LETTERS, text, block)
+        passed = list[Row]()
+        blocks = _blocks(rows, passed)
+        if batch.is_whole:
+            results: Iterable[ShareResult | None] = share.rebuild(batch, blocks)
+        else:
+            in_order = (block for *_, block in sorted(blocks))
+            results = [run_with_replays(self.job, batch, share.process(batch, in_order))]
+        for result in results:
+            if result is not None:
+                yield _row(TUPLES, text, result.block(), counts=result.counts)
+                for block in result.dead_letters:
+                    yield _row(DEAD_LETTERS, text, block)
+        for row in passed:
+            yield _row(row.kind, text, bytes(row.block))
 
     def close(self) -> None:
         """Do nothing: connections live as long as the process."""
+
+
+def _blocks(rows: Iterable[Row], passed: list[Row]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield kind, origin and block of tuples and results; rows for the report go to `passed`."""
+    for row in rows:
+        if row.kind in (TUPLES, RESULTS):
+            yield row.kind, row.origin, bytes(row.block)
+        elif row.kind != TICK:
+            passed.append(row)
 
 
 def _row(kind: int, batch: str, block: bytes, *, counts: Mapping[str, int] | None = None) -> Row:
@@ -311,7 +325,7 @@ class Writer:
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write, and return what was written once the brokers have acknowledged all of it."""
-        batch, resume, revisions = "", "", list[pl.DataFrame]()
+        batch, resume, revisions = "", "", list[bytes]()
         counts, dead_letters = Counter[str](), list[bytes]()
         for records in rows:
             for row in records.to_pylist():  # a row for each block
@@ -322,7 +336,7 @@ class Writer:
                     dead_letters.append(row["block"])
                 else:
                     if row["block"]:
-                        revisions.append(unpack(row["block"]))
+                        revisions.append(row["block"])
                     counts.update(dict(row["counts"]))
         if not batch:
             return
@@ -339,7 +353,7 @@ class Writer:
 
 
 def write(
-    job: Job, cluster: Cluster, batch: Batch, revisions: Sequence[pl.DataFrame], *, number: int
+    job: Job, cluster: Cluster, batch: Batch, revisions: Sequence[bytes], *, number: int
 ) -> dict[int, int]:
     """Write revisions in one transaction; skip partitions whose report is committed.
 
@@ -347,34 +361,31 @@ def write(
         job: The job.
         cluster: The cluster.
         batch: The batch of the revisions.
-        revisions: Frames of revisions of the job's arc.
+        revisions: Blocks of revisions of the job's arc; one is unpacked at a time.
         number: The number of this writer in the batch, in [0, writers).
 
     Returns:
         By partition of the arc, the offset behind the last record.
     """
-    arc = job.plan.topology.arcs[job.name]
-    all_revisions = pl.concat([frames.none(arc.fields), *revisions])
-    emissions = [
-        (partition, part)
-        for emission in Spread(arc, job.partition_count).emissions(all_revisions, batch.epoch)
-        for (partition,), part in parted(emission.revisions, emission.partitions)
-        if batch.epoch > job.done[partition]
-    ]
-    if not emissions:
+    if not revisions or batch.epoch <= min(job.done):
         return {}
-    codec = job.codec(job.name)
+    arc, codec = job.plan.topology.arcs[job.name], job.codec(job.name)
+    spread, written = Spread(arc, job.partition_count), set[int]()
     transactions = cluster.transactions(job.writer_id(number))
     try:
         transactions.begin()
-        for partition, part in emissions:
-            meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
-            keys, values = codec.encode(part, meta)
-            places = [partition] * len(keys)
-            transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
+        for block in revisions:
+            for emission in spread.emissions(unpack(block), batch.epoch):
+                for (partition,), part in parted(emission.revisions, emission.partitions):
+                    if batch.epoch <= job.done[partition]:
+                        continue
+                    meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
+                    keys, values = codec.encode(part, meta)
+                    places = [partition] * len(keys)
+                    transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
+                    written.add(partition)
         flushed = transactions.flush()
         transactions.commit()
     finally:
         transactions.close()
-    written = {partition for partition, _ in emissions}
     return {p: flushed[TopicPartition(codec.topic, p)].stop for p in written}

@@ -7,7 +7,7 @@ rows of a *slab*, a range of event time, are kept in
 * *blocks* of about a megabyte: each holds the rows of a range of *places*, a hash of the group;
 * *deltas*: the rows that one write has changed, and the keys of those that are gone. Eight deltas
   of about the same size are merged into one. When all of them have a quarter of the blocks' bytes,
-  they are folded into the blocks.
+  they are folded into the blocks that they change.
 
 A read takes the blocks of the places that it asks for, and all deltas; the newest row of a key
 counts. A write adds one delta. So each byte of a change is written about three times in the end.
@@ -23,7 +23,7 @@ import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import takewhile
 from typing import Protocol
 
@@ -74,10 +74,12 @@ class _Blob:
     Args:
         number: Its number in the slab.
         size: Its bytes.
+        first: Of a block: its first place; it ends where the next one begins.
     """
 
     number: int
     size: int
+    first: int = 0
 
     @property
     def level(self) -> int:
@@ -90,39 +92,38 @@ class _Index:
     """What counts of a slab.
 
     Args:
-        bits: There are 2 to the power of this many blocks, by the first bits of the place.
-        blocks: The blocks; None for one without rows.
+        blocks: The blocks, by their first place.
         deltas: The deltas, the oldest first.
     """
 
-    bits: int = 0
-    blocks: list[_Blob | None] = field(default_factory=lambda: [None])
+    blocks: list[_Blob] = field(default_factory=list)
     deltas: list[_Blob] = field(default_factory=list)
 
     def pack(self) -> bytes:
         """Return it as bytes."""
-        blocks, deltas = (
-            [blob and (blob.number, blob.size) for blob in blobs]
-            for blobs in (self.blocks, self.deltas)
-        )
-        return json.dumps([self.bits, blocks, deltas]).encode()
+        blobs = [[astuple(blob) for blob in blobs] for blobs in (self.blocks, self.deltas)]
+        return json.dumps(blobs).encode()
 
     @classmethod
     def unpack(cls, packed: bytes) -> _Index:
         """Return what `pack` wrote."""
-        bits, blocks, deltas = json.loads(packed)
-        return cls(bits, [blob and _Blob(*blob) for blob in blocks], [_Blob(*d) for d in deltas])
+        return cls(*([_Blob(*blob) for blob in blobs] for blobs in json.loads(packed)))
 
     @property
     def blobs(self) -> list[_Blob]:
         """All blobs."""
-        return [*filter(None, self.blocks), *self.deltas]
+        return [*self.blocks, *self.deltas]
 
     @property
     def is_due(self) -> bool:
         """Whether the deltas are to be folded into the blocks."""
-        base = sum(block.size for block in self.blocks if block)
+        base = sum(block.size for block in self.blocks)
         return sum(delta.size for delta in self.deltas) > max(FOLD_BYTES, base // FOLD_SHARE)
+
+    def numbers(self, places: pl.Series) -> pl.Series:
+        """Return by place the number of its block; 0 if there is none yet."""
+        firsts = [block.first for block in self.blocks[1:]]  # the first one begins with all places
+        return pl.Series(np.searchsorted(firsts, places.to_numpy(), side="right"))
 
 
 class StateMap:
@@ -151,11 +152,9 @@ class StateMap:
             places: The places; None for all.
         """
         index = self._index(slab)
-        if places is None:
-            wanted = [*range(len(index.blocks))]
-        else:
-            wanted = _numbers(places, index.bits).unique().sort().to_list()
-        blocks = [block for number in wanted if (block := index.blocks[number])]
+        blocks = index.blocks
+        if places is not None and blocks:
+            blocks = [blocks[number] for number in index.numbers(places).unique().sort()]
         parts = [_at(self._frame(slab, blob), places) for blob in [*blocks, *index.deltas]]
         return self._newest(parts)
 
@@ -193,13 +192,13 @@ class StateMap:
         blank = self.nothing.select(missing).clear(gone.height)
         removed = by_column.pick(gone.hstack(blank), rows.columns)
         delta = pl.concat([_marked(removed, is_gone=True), _marked(rows, is_gone=False)])
-        index.deltas.append(self._put(slab, delta))
-        while len(alike := _alike(index.deltas)) >= MOST_DELTAS:
-            merged = self._last([self._frame(slab, blob) for blob in alike])
-            self._drop(slab, alike)
-            index.deltas[-len(alike) :] = [self._put(slab, merged)]
+        packed = pack(delta, is_small=True)
+        index.deltas.append(_Blob(1 + secrets.randbits(62), len(packed)))
         if index.is_due:
-            index = self._folded(slab, index, kept)
+            index = self._folded(slab, index, delta, kept)
+        else:
+            self.blobs.put((slab, index.deltas[-1].number), packed)
+            self._merge(slab, index)
         self.blobs.put((slab, _INDEX), index.pack())
 
     def drop(self, slab: int) -> None:
@@ -218,10 +217,10 @@ class StateMap:
         assert packed is not None  # the index and what it names are written together
         return unpack(packed)
 
-    def _put(self, slab: int, rows: pl.DataFrame) -> _Blob:
+    def _put(self, slab: int, rows: pl.DataFrame, first: int = 0) -> _Blob:
         packed, number = pack(rows, is_small=True), 1 + secrets.randbits(62)
         self.blobs.put((slab, number), packed)
-        return _Blob(number, len(packed))
+        return _Blob(number, len(packed), first)
 
     def _drop(self, slab: int, blobs: Sequence[_Blob]) -> None:
         for blob in blobs:
@@ -238,27 +237,53 @@ class StateMap:
         last = self._last([_marked(self.nothing, is_gone=False), *marked])
         return by_column.kept(last, ~last[_GONE]).drop(_GONE)
 
+    def _merge(self, slab: int, index: _Index) -> None:
+        """Make one delta of several of about the same size, again and again."""
+        while len(alike := _alike(index.deltas)) >= MOST_DELTAS:
+            merged = self._last([self._frame(slab, blob) for blob in alike])
+            self._drop(slab, alike)
+            index.deltas[-len(alike) :] = [self._put(slab, merged)]
+
     def _folded(
-        self, slab: int, index: _Index, kept: Callable[[pl.DataFrame], pl.Series]
+        self,
+        slab: int,
+        index: _Index,
+        newest: pl.DataFrame,
+        kept: Callable[[pl.DataFrame], pl.Series],
     ) -> _Index:
-        """Write the blocks again, with what the deltas say; one old block is held at a time."""
-        total = sum(blob.size for blob in index.blobs)
-        bits = max(0, total // BLOCK_BYTES).bit_length()
-        delta = self._last([self._frame(slab, blob) for blob in index.deltas])
-        changed, blocks = _numbers(delta[PLACE], index.bits), list[_Blob | None]()
-        together = max(1, 1 << index.bits >> bits)  # one new block comes of so many old ones,
-        count = max(1, 1 << bits >> index.bits)  # or so many new ones of an old one
-        for first in range(0, len(index.blocks), together):
-            old = [self._frame(slab, b) for b in index.blocks[first : first + together] if b]
-            news = by_column.kept(delta, changed.is_between(first, first + together - 1))
-            rows = self._newest([*old, news])
-            rows = by_column.kept(rows, kept(rows))
-            numbers = _numbers(rows[PLACE], bits)
-            for number in range(len(blocks), len(blocks) + count):
-                part = by_column.kept(rows, numbers == number)
-                blocks.append(self._put(slab, part) if part.height else None)
-        self._drop(slab, index.blobs)
-        return _Index(bits, blocks)
+        """Write the blocks that the deltas change again; the newest delta was never written."""
+        *older, last = index.deltas
+        delta = self._last([*(self._frame(slab, blob) for blob in older), newest])
+        row_bytes = max(1, last.size // newest.height)
+        numbers, blocks = index.numbers(delta[PLACE]), list[_Blob]()
+        changed, held = set(numbers.unique()), list[pl.DataFrame]()
+        candidates: list[_Blob | None] = [*index.blocks] or [None]
+        for number, block in enumerate(candidates):
+            if number in changed:
+                old = [] if block is None else [self._frame(slab, block)]
+                rows = self._newest([*old, by_column.kept(delta, numbers == number)])
+                held.append(by_column.kept(rows, kept(rows)))
+                is_enough = sum(rows.height for rows in held) * row_bytes >= BLOCK_BYTES
+                if not is_enough and number + 1 in changed:
+                    continue  # what has become small joins the next one
+                blocks += self._split(slab, pl.concat(held), row_bytes)
+                held.clear()
+            elif block is not None:
+                blocks.append(block)
+        unchanged = {block.number for block in blocks}
+        self._drop(slab, [b for b in (*index.blocks, *older) if b.number not in unchanged])
+        return _Index(blocks)
+
+    def _split(self, slab: int, rows: pl.DataFrame, row_bytes: int) -> list[_Blob]:
+        """Write rows as blocks, each of a range of places."""
+        rows = rows.sort(PLACE, maintain_order=True)
+        places, each = rows[PLACE].to_numpy(), max(1, BLOCK_BYTES // row_bytes)
+        starts = np.unique(np.searchsorted(places, places[::each]))  # a place is in one block
+        ends = [*starts[1:], len(places)][: len(starts)]
+        return [
+            self._put(slab, rows.slice(start, end - start), int(places[start]))
+            for start, end in zip(starts, ends, strict=True)
+        ]
 
 
 class Cached:
@@ -342,11 +367,6 @@ class Cache:
         if key in self._blobs:
             _, blob = self._blobs.pop(key)
             self.bytes -= len(blob)
-
-
-def _numbers(places: pl.Series, bits: int) -> pl.Series:
-    """Return the number of the block of each place, where there are 2 to the power of `bits`."""
-    return pl.Series(places.to_numpy() >> (PLACE_BITS - bits))
 
 
 def _marked(rows: pl.DataFrame, *, is_gone: bool) -> pl.DataFrame:

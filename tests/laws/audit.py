@@ -44,6 +44,7 @@ class Audit:
         self._progress()
         self.letters = self._letters()
         self._intake()
+        self._watermarks()
         self._epochs()
         self._agree()
         self._glitches()
@@ -110,6 +111,19 @@ class Audit:
             for task in view.tasks(scope):
                 if view.frontier(task) < last:
                     self.found["Progress"].append(f"{task} never completes epoch {last}")
+
+    def _watermarks(self) -> None:
+        """L1: the watermarks of tasks that close windows, also where older pairs were dropped."""
+        topology = self.plan.topology
+        for scope in filter(topology.closes_windows, topology.scopes):
+            if set(topology.sources_behind(scope)) != set(topology.sources):
+                continue
+            for task in self.plan.placement.tasks(scope):
+                for report in self.reports.get(task, ()):
+                    done, known = report["done"], report["watermark"]
+                    wm = watermark(self.pairs, done, lowered=self.lowered)
+                    if done >= self.simulation.since and known != wm:
+                        self.found["L1"].append(f"{task} epoch {done}: wm {known}, should be {wm}")
 
     # ---------------------------------------------------------------- epoch by epoch
 

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import polars as pl
-
 from errata.processors.plan.topology import Scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
+from errata.spark_jobs import blocks as batches
 from errata.spark_jobs import job as slabs
 from errata.spark_jobs import state_map
-from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, Row, read, stretches
+from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, TICK, Row, read, stretches
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
 from errata.spark_jobs.executor import Recorder
@@ -37,8 +36,9 @@ KEYS = (3, 7)
 
 @contextmanager
 def few_of_each() -> Iterator[None]:
-    """Slabs of few windows, and blocks and deltas of few rows."""
+    """Slabs of few windows; blocks, deltas and parts of few rows."""
     with (
+        mock.patch.object(batches, "PART_ROWS", 12),
         mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1),
         mock.patch.multiple(state_map, BLOCK_BYTES=6_000, FOLD_BYTES=5_000, MOST_DELTAS=3),
     ):
@@ -179,18 +179,24 @@ class SparkJob:
         states = {key: dict(blobs) for key, blobs in self.checkpoint.states.items()}
         told, made = (
             [BatchResult(batch, resume, dead_letters=dead)],
-            defaultdict[int, list[pl.DataFrame]](list),
+            defaultdict[int, list[bytes]](list),
         )
         for key in self.rng.sample(list(rows), len(rows)):
-            given = sorted(self.rng.sample(rows[key], len(rows[key])), key=lambda r: (r[1], r[2]))
-            blocks = [(row.kind, row.block) for row in given]
+            shuffled = self.rng.sample(rows[key], len(rows[key]))
+            given = [row[1:] for row in shuffled if row.kind != TICK]
             blobs = Memory(states.setdefault(key, {}))
             cached = Cached(blobs, (self.job.name, key), self.cache)
-            done = yield from self._asked(Share(self.job, cached).process(batch, blocks), batch)
-            if done is not None:
+            share = Share(self.job, cached)
+            if batch.is_whole:
+                results = list(share.rebuild(batch, given))
+            else:
+                blocks = [block for *_, block in sorted(given)]
+                done = yield from self._asked(share.process(batch, blocks), batch)
+                results = [] if done is None else [done]
+            for done in results:
                 counts, letters = done.counts, done.dead_letters
                 told.append(BatchResult(batch, counts=counts, dead_letters=letters))
-                made[KEYS.index(key)].append(done.revisions)
+                made[KEYS.index(key)] += [done.block()] if done.revisions.height else []
         for number in self.rng.sample(range(len(KEYS)), len(KEYS)):
             for _ in range(self.rng.choice([1, 1, 1, 2])):
                 ends = write(self.job, self.cluster, batch, made[number], number=number)

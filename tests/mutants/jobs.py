@@ -13,8 +13,8 @@ JOBS = [
     Mutant(
         "what was reported is written again",
         "spark_jobs/stages.py",
-        "if batch.epoch > job.done[partition]",
-        "if batch.epoch > -1",
+        "if batch.epoch <= job.done[partition]:",
+        "if batch.epoch <= -1:",
         network=ON_SPARK,
     ),
     Mutant(
@@ -92,13 +92,34 @@ JOBS = [
         "spark_jobs/state_map.py",
         "return by_column.kept(last, ~last[_GONE]).drop(_GONE)",
         "return last.drop(_GONE)",
-        network=ON_SPARK,
+        tests="tests/spark_jobs/test_state_map.py",
     ),
     Mutant(
         "deltas are dropped, not folded",
         "spark_jobs/state_map.py",
-        "rows = self._newest([*old, news])",
-        "rows = self._newest([*old, news.clear()])",
+        "rows = self._newest([*old, by_column.kept(delta, numbers == number)])",
+        "rows = self._newest([*old, delta.clear()])",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "groups of a place are in two blocks",
+        "spark_jobs/state_map.py",
+        "starts = np.unique(np.searchsorted(places, places[::each]))",
+        "starts = np.arange(0, len(places), each)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a group is in several parts of the whole content",
+        "spark_jobs/share.py",
+        "places.to_numpy().astype(np.int64) * parts >> PLACE_BITS",
+        "np.arange(places.len()) * parts // (places.len() + 1)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "what deletes a tuple is in another part than the tuple",
+        "spark_jobs/blocks.py",
+        "spread.places(frames.identities(r, identity))",
+        "spread.places(frames.side(r, frames.AFTER, identity))",
         network=ON_SPARK,
     ),
     Mutant(

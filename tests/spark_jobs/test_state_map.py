@@ -130,7 +130,10 @@ def test_a_change_of_few_rows_writes_few_bytes_and_a_warm_read_costs_indexes():
     groups = {f"x{n}": chance.randrange(1 << 30) for n in range(200_000)}
     PLACES.update(groups)
     states.write(
-        0, frame({(g, 0): 7 for g in groups}), frame({}).select(*KEYS, PLACE), kept=all_kept
+        0,
+        frame({(g, 0): 7 for g in chance.sample(sorted(groups), len(groups))}),
+        frame({}).select(*KEYS, PLACE),
+        kept=all_kept,
     )
     whole, store.written = store.written, 0
     assert len(states._index(0).blocks) > 1
