@@ -18,7 +18,7 @@ from errata.spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened,
 from errata.topics.secrets import Hiding
 
 FORMAT = "errata"
-_NAMES = {"network", "arc", "content", "as_of", "startingepoch"}
+_NAMES = {"network", "arc", "content", "as_of", "startingepoch", "maxrecordspertrigger"}
 _SETTINGS = ("kafka.", "schema_registry.")
 _EARLIEST = "earliest"
 
@@ -65,7 +65,7 @@ def register(session: Any) -> Any:
                     f'a stream reads revisions: it needs .option("content", "{REVISIONS}"), and '
                     "takes no as_of"
                 )
-            return StreamReader(options.open(environ, folder), options.first)
+            return StreamReader(options.open(environ, folder), options.first, options.most)
 
     session.dataSource.register(ArcSource)
     return session
@@ -81,6 +81,7 @@ class Options:
         content: `TABLE` or `REVISIONS`.
         as_of: The last epoch to read; None for the last complete one.
         first: The first epoch of revisions; None for the earliest in the topic.
+        most: About how many revisions a batch of a stream takes at most; None for no limit.
         settings: Settings of Kafka and the schema registry, by their names in `errata.toml`.
     """
 
@@ -89,6 +90,7 @@ class Options:
     content: str
     as_of: int | None
     first: int | None
+    most: int | None
     settings: Mapping[str, str]
 
     @classmethod
@@ -104,7 +106,8 @@ class Options:
         if unknown:
             raise OptionError(
                 f"format {FORMAT!r} has no option {', '.join(map(repr, unknown))}: it has network, "
-                "arc, content, as_of, startingEpoch, kafka.* and schema_registry.*"
+                "arc, content, as_of, startingEpoch, maxRecordsPerTrigger, kafka.* and "
+                "schema_registry.*"
             )
         for name in ("network", "arc"):
             if not lowered.get(name):
@@ -115,7 +118,8 @@ class Options:
         as_of, first = _epoch(lowered, "as_of"), _epoch(lowered, "startingepoch")
         if content == TABLE and first is not None:
             raise OptionError(f"option startingEpoch is for {REVISIONS}; a table takes as_of")
-        return cls(lowered["network"], lowered["arc"], content, as_of, first, settings)
+        most = _number(lowered, "maxrecordspertrigger")
+        return cls(lowered["network"], lowered["arc"], content, as_of, first, most, settings)
 
     def open(self, environ: Mapping[str, str], folder: Path) -> Opened:
         """Return the arc that the options name.
@@ -128,6 +132,13 @@ class Options:
         return Opened.of(
             place.kafka, network=self.network, arc=self.arc, registry_settings=place.registry
         )
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is not None and not (text.isascii() and text.isdigit() and int(text)):
+        raise OptionError(f"option {name} needs a number of at least 1, found {text!r}")
+    return None if text is None else int(text)
 
 
 def _epoch(options: Mapping[str, str], name: str) -> int | None:

@@ -8,8 +8,9 @@ one that was declared, down to what may be null.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,16 +19,25 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
+from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.deployed import NewVersionError, require_plan
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import settled
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
-from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.executor import Registered
+from errata.spark_jobs.limits import Backlog
 from errata.spark_jobs.reading import (
+    NOTHING,
     PAUSE_S,
     ArcProgress,
     ArcReader,
@@ -38,6 +48,8 @@ from errata.spark_jobs.reading import (
 )
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
+
+log = logging.getLogger("errata")
 
 TABLE, REVISIONS = "table", "revisions"
 _ROWS, _BYTES = 65_536, 1 << 28
@@ -197,25 +209,51 @@ class Bounds:
     progress: ArcProgress
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    def next(self, now: Bound) -> Bound:
-        """Return the bound up to which the arc is complete; the same if nothing is new."""
+    def next(self, now: Bound, *, most: int | None = None, upto: int | None = None) -> Bound:
+        """Return the bound up to which a batch reads; the same if nothing is new.
+
+        Args:
+            now: The last bound.
+            most: About how many revisions the batch takes at most, in whole epochs; None: all.
+            upto: The last epoch to read; None: the last complete one.
+        """
         progress = self.progress
-        epoch, ends = progress.complete()
+        complete, ends = progress.complete()
+        epoch = complete if upto is None else min(complete, upto)
         if epoch <= now.epoch or max(map(progress.last_written, progress.partitions)) <= now.epoch:
             return now
+        if most is not None or epoch < complete:
+            bound = self._limited(now, epoch, ends, most)
+            if bound.epoch < complete:
+                return bound
         if all(len(progress.writers(p)) == 1 for p in progress.partitions):
             return Bound(now.topic, epoch, ends, ends)
         arc = progress.reader.arc.name
         newest, starts = settled(progress.view, arc, now_ms=self.clock_ms())
         deadline = time.monotonic() + _SETTLED_S
-        while (complete := progress.complete())[0] < newest and time.monotonic() < deadline:
+        while upto is None and epoch < newest and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
             progress.view.poll()
-        epoch, ends = complete
+            epoch, ends = progress.complete()
         return Bound(now.topic, epoch, starts if newest <= epoch else now.starts, ends)
 
+    def _limited(self, now: Bound, epoch: int, ends: Sequence[int], most: int | None) -> Bound:
+        """Return a bound at an epoch of which the topic may hold later ones already."""
+        reader, partitions = self.progress.reader, self.progress.partitions
+        codec = ArcCodec(reader.arc, reader.topic, Registered(reader.ids))
+        backlog = Backlog(self.progress.view, codec, dict(enumerate(ends)), now.epoch)
+        firsts = [backlog.first(partition, now.starts[partition]) for partition in partitions]
+        starts = [first.offset if first else end for first, end in zip(firsts, ends, strict=True)]
+        epoch, cut, is_over = backlog.limited(epoch, dict(enumerate(starts)), most)
+        if is_over:
+            log.warning(
+                "arc %r: epoch %d alone has more revisions than the %d of maxRecordsPerTrigger; "
+                "it is read in one batch", reader.arc.name, epoch, most,
+            )  # fmt: skip
+        return Bound(now.topic, epoch, starts, [cut[partition] for partition in partitions])
 
-class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads an arc's revisions in whole epochs.
 
     On a restart from a checkpoint the engine first calls ``partitions(end, end)`` with the last
@@ -224,13 +262,15 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     Args:
         opened: The arc.
         first: The first epoch; None: the earliest that is retained.
+        most: About how many revisions a batch takes at most; None: no limit.
     """
 
-    def __init__(self, opened: Opened, first: int | None) -> None:
-        self.opened = opened
+    def __init__(self, opened: Opened, first: int | None, most: int | None = None) -> None:
+        self.opened, self.most = opened, most
+        self._upto: int | None = None
         reader, before = opened.reader, NOTHING if first is None else first - 1
         nothing = [0] * reader.partition_count
-        self._first = self._now = Bound(reader.topic, before, nothing, nothing)
+        self._first = Bound(reader.topic, before, nothing, nothing)
         self._bounds: Bounds | None = None
 
     @property
@@ -244,14 +284,23 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """Return the bound before the first requested epoch."""
         return asdict(self._first)
 
-    def latestOffset(self) -> dict[str, Any]:
-        """Return the bound up to which the arc is complete; waits briefly for a new one.
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how many revisions a batch takes at most."""
+        return ReadAllAvailable() if self.most is None else ReadMaxRows(self.most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read no further than what is complete now."""
+        self._upto = self.bounds.progress.complete()[0]
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the bound up to which a batch reads; waits briefly for a new one.
 
         Raises:
             NewVersionError: If the network moves to another version of its plan.
         """
         view, plan, deadline = self.bounds.progress.view, self.opened.plan, time.monotonic()
-        while (bound := self.bounds.next(self._now)) == self._now:
+        most, now = limit.max_rows if isinstance(limit, ReadMaxRows) else None, Bound(**start)
+        while (bound := self.bounds.next(now, most=most, upto=self._upto)) == now:
             if time.monotonic() > deadline + _POLL_S:
                 break
             time.sleep(PAUSE_S)
@@ -276,7 +325,6 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
                 f"{reader.topic!r}: its network was moved to other numbers of partitions; start "
                 "the query with a new checkpoint"
             )
-        self._now = last
         if first.epoch == last.epoch:
             return []
         progress = self.bounds.progress

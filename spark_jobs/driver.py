@@ -24,9 +24,9 @@ from errata.processors.tasks import rebuild
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.schemas.errors import ErrataError
-from errata.spark_jobs.epochs import NOTHING
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.reading import NOTHING
 from errata.spark_jobs.reports import BatchResult, Reports
 from errata.spark_jobs.session import error_line
 from errata.spark_jobs.stages import OUTPUT, WRITTEN, Operator, Writer, name_of, source_of
@@ -168,6 +168,7 @@ class Driver:
         session: The Spark session.
         checkpoint: The folder of the states.
         kafka: librdkafka settings, for executors.
+        max_records: About how many records a batch takes at most; None: no limit.
     """
 
     def __init__(
@@ -178,6 +179,7 @@ class Driver:
         session: Any,
         checkpoint: Checkpoint,
         kafka: Mapping[str, str | int],
+        max_records: int | None = None,
     ) -> None:
         self.shared, self.scope, self.session = shared, scope, session
         self.checkpoint = checkpoint
@@ -190,7 +192,10 @@ class Driver:
         job = Job(plan, scope, kafka, recorder.ids, keys)
         register(job, recorder)
         self.job = replace(
-            job, compaction_lag_ms=shared.compaction_lag_ms, on_error=shared.on_error
+            job,
+            compaction_lag_ms=shared.compaction_lag_ms,
+            on_error=shared.on_error,
+            max_records=max_records,
         )
         self.reports = Reports(shared, self.job)
         self.query: Any = None

@@ -7,6 +7,7 @@ complete, and its report names the upper one.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,10 +15,11 @@ from typing import Any
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import NEVER
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.limits import Backlog
+from errata.spark_jobs.reading import NOTHING
 from errata.topics.cluster import TopicPartition
 
-NOTHING = -1
-"""The epoch before the first."""
+log = logging.getLogger("errata")
 
 
 @dataclass(frozen=True)
@@ -123,19 +125,29 @@ class Epochs:
         reports = [self.view.of(self.job.task(p)) for p in range(self.job.partition_count)]
         return {report.done: report.watermark for report in reports}
 
-    def next(self, now: Bound) -> Bound:
-        """Return the bound up to which everything is complete; the same if nothing changed.
+    def complete(self) -> int:
+        """Return the last epoch that is complete in all partitions of the input."""
+        return min(self._complete(p)[0] for p in range(self.job.partition_count))
+
+    def _complete(self, partition: int) -> tuple[int, int]:
+        return self.view.complete(self.job.input, partition)
+
+    def next(self, now: Bound, *, most: int | None = None, upto: int | None = None) -> Bound:
+        """Return the bound up to which a batch reads; the same if nothing changed.
 
         Args:
             now: The last bound. If reports are ahead of it, because what Spark knew is older than
                 what was reported, the next bound is theirs; behind `NOTHING` if they differ.
+            most: About how many records the batch takes at most, in whole epochs; None: all up to
+                the last complete epoch. A batch behind `NOTHING` always takes all.
+            upto: The last epoch to read; None: the last complete one.
         """
         complete = {
-            partition: self.view.complete(self.job.input, partition)
-            for partition in range(self.job.partition_count)
+            partition: self._complete(partition) for partition in range(self.job.partition_count)
         }
-        ends = {partition: end for partition, (_, end) in complete.items()}
+        ends: Mapping[int, int] = {partition: end for partition, (_, end) in complete.items()}
         epoch, wm, starts = min(epoch for epoch, _ in complete.values()), now.watermark, now.starts
+        epoch = epoch if upto is None else min(epoch, upto)
         task, reported = self.job.task(0), self._reported()
         ahead = sorted(done for done in reported if done > now.epoch)
         if now.epoch == NOTHING and len(reported) > 1:
@@ -147,13 +159,20 @@ class Epochs:
         elif epoch <= now.epoch or min(reported) < now.epoch:
             return now
         else:
-            wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
             if now.epoch > NOTHING:
                 starts = {p: self.resume(p) for p in complete}
-                if wm == now.watermark and not self._has_input(now):
-                    return now
-            else:
+                backlog = Backlog(self.view, self.job.codec(self.job.input), ends, now.epoch)
+                epoch, ends, is_over = backlog.limited(epoch, starts, most)
+                if is_over:
+                    log.warning(
+                        "box %r: epoch %d alone has more records than the %d of --max-records; "
+                        "it is processed in one batch", self.job.name, epoch, most,
+                    )  # fmt: skip
+            wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
+            if now.epoch == NOTHING:
                 wm = max(wm, self.view.of(task).watermark)
+            elif wm == now.watermark and not self._has_input(now):
+                return now
         return Bound(epoch, wm, self.view.settled(self.job.name, upto=epoch), starts, ends)
 
     def resume(self, partition: int) -> int:

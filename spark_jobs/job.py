@@ -121,6 +121,7 @@ class Job:
         done: By partition, the last epoch that earlier attempts reported: not written again.
         compaction_lag_ms: How long superseded records stay in connection points.
         on_error: What happens to tuples that boxes refuse: ``dead-letter``, or ``stop``.
+        max_records: About how many records a batch takes at most; None: no limit.
     """
 
     plan: CompiledPlan
@@ -132,6 +133,7 @@ class Job:
     done: tuple[int, ...] = ()
     compaction_lag_ms: int = 0
     on_error: str = DEAD_LETTER
+    max_records: int | None = None
 
     @property
     def name(self) -> str:

@@ -24,13 +24,15 @@ from errata.processors.wire.report import INTERVAL_MS, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc, visible
 from errata.schemas.errors import ErrataError
-from errata.spark_jobs.epochs import NOTHING
 from errata.spark_jobs.executor import Recorder, Registered, connected
 from errata.topics.client import Connection
 from errata.topics.cluster import Cluster, ClusterError, TopicPartition
 from errata.topics.refused import DESCRIBE_CONFIGS, TOPIC, Right
 from errata.topics.registry import Registry
 from errata.topics.settings import FOREVER_MS
+
+NOTHING = -1
+"""The epoch before the first."""
 
 WAIT_S = 0.05
 _POLLED = 8_192

@@ -46,11 +46,13 @@ class Options:
         once: Whether to end when everything complete has been taken.
         every: How often a batch begins at most, as Spark writes it; as soon as there is something
             when not given.
+        max_records: About how many records a batch takes at most; None: no limit.
     """
 
     folder: str
     once: bool = False
     every: str | None = None
+    max_records: int | None = None
 
 
 @dataclass
@@ -85,6 +87,7 @@ class _Attempts:
                 session=self.session,
                 checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
                 kafka=self.kafka,
+                max_records=self.options.max_records,
             )
             try:
                 self.driver.start(

@@ -30,6 +30,12 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Spread, parted
@@ -50,6 +56,7 @@ from errata.topics.cluster import Cluster, TopicPartition
 
 REPORT_S = 60.0
 """How long the report of a batch may take to become visible."""
+IDLE_S = 0.002
 
 
 class LateReportError(ErrataError):
@@ -63,7 +70,7 @@ class Read(InputPartition):  # type: ignore[misc]
         super().__init__(stretch)
 
 
-class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
+class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads a job's input in whole epochs.
 
     On a restart from a checkpoint the engine first calls ``partitions(end, end)`` with the last
@@ -76,7 +83,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, job: Job) -> None:
         self.job = job
         self._epochs: Epochs | None = None
-        self._now = Bound()
+        self._upto: int | None = None
 
     @property
     def epochs(self) -> Epochs:
@@ -90,10 +97,25 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         """Return the bound before everything."""
         return Bound().plain()
 
-    def latestOffset(self) -> dict[str, Any]:
-        """Return the bound up to which the input is complete."""
-        self.epochs.view.poll()
-        return self.epochs.next(self._now).plain()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how many records a batch takes at most."""
+        most = self.job.max_records
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read no further than what is complete now."""
+        self._upto = self.epochs.complete()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the bound up to which a batch reads; the same if there is nothing to read.
+
+        Raises:
+            LateReportError: If the report of the batch before can't be seen.
+        """
+        now = Bound.of(start)
+        self._await_report(now.epoch)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self.epochs.next(now, most=most, upto=self._upto).plain()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Read]:
         """Return the stretches to read between two bounds.
@@ -102,19 +124,24 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
             LateReportError: If the report of the batch before can't be seen.
         """
         first, last = Bound.of(start), Bound.of(end)
-        self._now = last
         if first.epoch == last.epoch:
             return []
+        self._await_report(first.epoch)
+        return list(map(Read, blocks.stretches(self.epochs, first, last)))
+
+    def _await_report(self, epoch: int) -> None:
+        """Wait until the report of a batch can be seen."""
         deadline = monotonic() + REPORT_S
-        while self.epochs.reported < first.epoch:
-            self.epochs.view.poll()
+        self.epochs.view.poll()
+        while self.epochs.reported < epoch:
             if monotonic() > deadline:
                 raise LateReportError(
-                    f"job {self.job.name!r} has no report of epoch {first.epoch}, which its "
-                    f"checkpoint has taken, in the progress topic after {REPORT_S:g} s; if the "
-                    "cluster was recreated, remove the checkpoint"
+                    f"job {self.job.name!r} has no report of epoch {epoch}, which its checkpoint "
+                    f"has taken, in the progress topic after {REPORT_S:g} s; if the cluster was "
+                    "recreated, remove the checkpoint"
                 )
-        return list(map(Read, blocks.stretches(self.epochs, first, last)))
+            time.sleep(IDLE_S)
+            self.epochs.view.poll()
 
     def read(self, partition: Read) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stretch; runs on an executor."""
@@ -147,9 +174,6 @@ def source_of(job: Job) -> type[DataSource]:
 def name_of(job: Job) -> str:
     """Return the format under which a job's source is registered."""
     return f"errata-epochs-{zlib.crc32(job.transactional_id.encode()):08x}"
-
-
-IDLE_S = 0.002
 
 
 class Replays:

@@ -33,6 +33,9 @@ ConfOption = Annotated[
     typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
 
+MAX_RECORDS = 500_000
+"""How many records a batch takes at most."""
+
 
 @command("spark", example="errata spark tape.py --box bars --master local[4]")
 def spark(
@@ -58,6 +61,15 @@ def spark(
             help="The least time between the starts of two batches, as '10 seconds'.",
         ),
     ] = None,
+    max_records: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="How many records a batch takes at most, in whole epochs. A first start takes "
+            "all of its input, in parts.",
+        ),
+    ] = MAX_RECORDS,
     once: Annotated[
         bool, typer.Option("--once", help="Process all complete epochs, then end.")
     ] = False,
@@ -124,7 +136,7 @@ def spark(
                 boxes,
                 session=session,
                 kafka=place.kafka,
-                options=Options(folder, once, every),
+                options=Options(folder, once, every, max_records),
                 stop=ended,
             )
         finally:

@@ -27,9 +27,8 @@ from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.settings.place import overlaid, read_settings
 from errata.spark_jobs.as_of import Reports
-from errata.spark_jobs.epochs import NOTHING
 from errata.spark_jobs.executor import Recorder
-from errata.spark_jobs.reading import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
+from errata.spark_jobs.reading import NOTHING, PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.topics.client import Settings
 from errata.topics.cluster import Cluster
 

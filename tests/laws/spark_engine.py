@@ -140,7 +140,8 @@ class SparkJob:
         epochs.view.poll()
         start = kept.bound(kept.committed - 1)
         if len(kept.bounds) == kept.committed:
-            end = epochs.next(start)
+            most = self.rng.choice([None, None, 1, 5, 20])
+            end = epochs.next(start, most=most)
             if end == start:
                 yield False
                 return

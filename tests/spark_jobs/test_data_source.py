@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from errata.processors.plan.deployed import NewVersionError, announce
 from errata.settings.place import overlaid, read_settings
@@ -109,8 +110,9 @@ def test_tables_and_streams_see_what_is_believed_of_complete_epochs_once(
     gone = world.revisions("trades", (trade("b", 2), None))
     world.commit(ONE, 6, ("trades", 1, gone), attempt=3)
     world.commit(TWO, 6)
-    assert stream.run() == [later]  # the same again, though there is more by now
-    assert stream.run() == [[(zero + 6, "delete", {"b": 2}, None)]]
+    newest = [(zero + 6, "delete", {"b": 2}, None)]
+    assert stream.run() == [later, newest]  # the same again, though there is more by now
+    assert stream.run() == []
     some = {"content": "revisions", "startingEpoch": zero + 4, "AS_OF": zero + 5}
     assert told(asked(session.read, world, "trades", **some).collect()) == later
     asked_as_of = BatchReader(opened(world, "trades"), "table", as_of=zero + 4, first=None)
@@ -236,7 +238,8 @@ def test_what_may_be_compacted_away_is_refused_and_a_quiet_arc_never_is(short: W
     quiet = BatchReader(few, "table", as_of=zero + 1, first=None)
     assert len(read(quiet, quiet.partitions())) == 1  # long ago, but nothing was written since
     first = StreamReader(few, None)
-    start, end = first.initialOffset(), first.latestOffset()
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
     assert len(read(first, first.partitions(start, end))) == 1
     short.commit("every.0", 2, ("kept", 0, short.revisions("kept", (one, one | {"alone": 2}))))
     short.commit("every.1", 2)
@@ -249,7 +252,7 @@ def test_what_may_be_compacted_away_is_refused_and_a_quiet_arc_never_is(short: W
     ):
         BatchReader(few, "table", as_of=zero + 3, first=None).partitions()
     again = StreamReader(few, None)
-    newest = again.latestOffset()
+    newest = again.latestOffset(end, ReadAllAvailable())
     with pytest.raises(HistoryLostError, match=f"epoch {zero + 1}"):
         again.partitions(end, newest)  # what comes next is there, but has been there for too long
     patient = StreamReader(Opened(few.plan, replace(few.reader, kept_ms=400_000)), None)
@@ -261,6 +264,39 @@ def test_what_may_be_compacted_away_is_refused_and_a_quiet_arc_never_is(short: W
     fast = BatchReader(few, "table", as_of=zero + ahead, first=None)
     with pytest.raises(HistoryLostError, match=f"epoch {zero + ahead}"):
         read(fast, fast.partitions())
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(("most", "least_batches"), [(1, 12), (4, 5), (400, 1)])
+def test_a_stream_takes_whole_epochs_of_about_so_many_revisions(
+    cluster: KafkaCluster, broker: Any, most: int, least_batches: int
+) -> None:
+    world = World(cluster, broker.settings, f"limited-{most}")
+    sent = []
+    for epoch in range(1, 15):
+        names = [f"{epoch}.{n}" for n in range(1 + epoch % 3)]
+        rows = (insert(name, epoch) for name in names)
+        partition = epoch % 2
+        written = [("few", partition, world.revisions("few", *rows))] if epoch < 13 else []
+        world.commit(f"trades.{partition}", epoch, *written)
+        world.commit(f"trades.{1 - partition}", epoch)
+        sent += names if epoch < 13 else []
+    stream, found, batches = StreamReader(opened(world, "few"), None, most), [], 0
+    stream.prepareForTriggerAvailableNow()
+    for number in range(2):
+        late = [("few", 0, world.revisions("few", insert("late", 1)))] if number == 0 else []
+        world.commit(f"trades.{number}", 15, *late)
+    now, limit = stream.initialOffset(), stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(most)
+    while (bound := stream.latestOffset(now, limit)) != now:
+        rows = read(stream, stream.partitions(now, bound))
+        assert len({row["epoch"] for row in rows}) <= max(1, most)
+        found += [row["after"]["zone"] for row in rows]
+        now, batches = bound, batches + 1
+    assert sorted(found) == sorted(sent)
+    assert batches >= least_batches
+    stream.stop()
+    world.close()
 
 
 @pytest.mark.kafka
@@ -306,7 +342,7 @@ def test_a_stream_of_a_shared_arc_goes_on_where_nobody_can_still_write(
         announce(cluster, with_deployment(world.plan, version=2))
         stream = StreamReader(found, None)
         with pytest.raises(NewVersionError, match=r"'shared' moves to version 2 .* start the"):
-            stream.latestOffset()
+            stream.latestOffset(asdict(second), ReadAllAvailable())
         moved = asdict(replace(second, topic="shared.trades.v2"))
         stream.stop()
         with pytest.raises(HistoryLostError, match=r"of topic 'shared\.trades\.v2', but arc"):

@@ -134,17 +134,19 @@ class Seen:
             assert monotonic() < deadline
             sleep(0.05)
 
-    def run(self, session, folder):
+    def run(self, session, folder, most=None):
+        self.batches = Counter()
         for name in JOBS:
             shared = Shared(
                 self.cluster, self.plan, SchemaRegistry(self.cluster),
                 View(self.cluster, plan=self.plan), 86_400_000,
             )  # fmt: skip
-            options = Options(folder=str(folder), once=True)
+            options = Options(folder=str(folder), once=True, max_records=most)
             job = _Attempts(shared, self.plan.topology.scopes[name], session, self.kafka, options)
             job.start()
             job.driver.query.awaitTermination(LIMIT_S)
             job.driver.check()
+            self.batches[name] = len(job.driver.query.recentProgress)
             job.driver.close()
         self.view.poll()
         return job.driver.job
@@ -209,11 +211,13 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
     with at_work(worker):
         seen = Seen(broker.settings, worker.plan)
         for hour in (0, 6):
-            tape.send(150, first_hour=hour)
-            sent += 150
-            seen.await_input(sent)
-            seen.run(session, tmp_path)
+            for _ in range(5):  # several epochs
+                tape.send(30, first_hour=hour)
+                sent += 30
+                seen.await_input(sent)
+            seen.run(session, tmp_path, most=40)
             for name in JOBS:
+                assert seen.batches[name] > 2 or hour == 0
                 count = same(worker.plan, name, seen.content(name), seen.wanted(name))
                 assert count > 20
                 counts = seen.view.of(f"{name}.0").counts
