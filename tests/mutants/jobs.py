@@ -43,7 +43,7 @@ JOBS = [
         "spark_jobs/epochs.py",
         "if now.epoch == NOTHING and len(reported) > 1:",
         "if now.epoch == NOTHING and len(reported) > 9:",
-        network=ON_SPARK,
+        tests="tests/spark_jobs/test_epochs.py",
     ),
     Mutant(
         "a rebuild spares what the watermark has passed",
@@ -57,7 +57,7 @@ JOBS = [
         "spark_jobs/job.py",
         "return range(slab - isinstance(self.window, Sliding), slab + 1)",
         "return range(slab, slab + 1)",
-        network=ON_SPARK,
+        tests="tests/spark_jobs/test_slabs.py",
     ),
     Mutant(
         "windows close only where tuples come",
@@ -134,6 +134,6 @@ JOBS = [
         "spark_jobs/state_map.py",
         "merged = self._last([self._frame(slab, blob) for blob in alike])",
         "merged = self._last([self._frame(slab, blob) for blob in alike[:-1]])",
-        network=ON_SPARK,
+        tests="tests/spark_jobs/test_state_map.py",
     ),
 ]

@@ -246,7 +246,7 @@ ROBUST = [
         "processors/tasks/elapsed.py",
         "return now_ms - since_ms if now_ms >= since_ms else FOREVER",
         "return now_ms - since_ms if FOREVER else now_ms",
-        tests="tests/laws/test_clocks.py",
+        tests="errata/processors/tasks/elapsed.py",
     ),
     Mutant(
         "clients of a closed cluster live on",

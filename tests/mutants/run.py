@@ -44,8 +44,9 @@ from tests.mutants.mutant import (
 from tests.mutants.planted import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES, NETWORKS = 40, 100
-"""Scenarios per network, and random networks; some bugs need more than the few of `make test`."""
+EXAMPLES, MORE, NETWORKS = 40, 80, 100
+"""Scenarios per network, of the laws on faults of a kind, and random networks; some bugs need more
+than the few of `make test`."""
 COPIES = 2
 """The number of mutants that are judged at the same time."""
 LIMIT_S = 1800
@@ -61,7 +62,7 @@ ELSEWHERE = {
 }
 ROW = "{:<10} {:>5}  {:<10} {}"
 """A row of the table: the law, seconds, networks, and the mutant's name."""
-A_TEST = "a test"
+A_TEST, AN_ERROR = "a test", "an error"
 FOUND = re.compile(r"^E .*?\b(L[1-8]|Progress)\b", re.MULTILINE)
 
 
@@ -71,7 +72,8 @@ class Verdict:
 
     Args:
         mutant: The mutant.
-        law: The law that kills it, or `A_TEST`; None if nothing does.
+        law: The law that kills it, or `A_TEST`; `AN_ERROR` if a process dies of it in a law's run;
+            None if nothing does.
         why: Why no law kills it.
         seconds: How long it took to judge it.
     """
@@ -139,8 +141,10 @@ def judge(mutant: Mutant, where: Path) -> Verdict:
             return verdict(None, "survives")
         if mutant.tests and laws.returncode == 1:
             return verdict(A_TEST)
-        found = FOUND.search(laws.stdout) if laws.returncode == 1 else None
-        return verdict(found[1]) if found else verdict(None, "fails, but no law is named")
+        if laws.returncode != 1:
+            return verdict(None, "the laws can't be run")
+        found = FOUND.search(laws.stdout)
+        return verdict(found[1] if found else AN_ERROR)
     except subprocess.TimeoutExpired:
         return verdict(None, "comes to no end")
     finally:
@@ -156,7 +160,7 @@ def laws_of(mutant: Mutant) -> tuple[list[str], int]:
         plain = " and ".join(f"not {kind}" for kind in kinds)
         return [*RANDOM_LAWS, "-k", plain if mutant.network == RANDOM else mutant.network], NETWORKS
     if mutant.network in ELSEWHERE:
-        return [ELSEWHERE[mutant.network]], EXAMPLES
+        return [ELSEWHERE[mutant.network]], MORE
     return [*LAWS, "-k", mutant.network], EXAMPLES
 
 
