@@ -22,7 +22,7 @@ from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire import replay
+from errata.processors.wire import dead_letter, replay
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
@@ -30,6 +30,7 @@ from errata.spark_jobs.reading import NOTHING
 from errata.spark_jobs.reports import BatchResult, Reports
 from errata.spark_jobs.session import error_line
 from errata.spark_jobs.stages import OUTPUT, WRITTEN, Operator, Writer, name_of, source_of
+from errata.topics import names
 from errata.topics.cluster import LostOffsetError, TopicPartition
 
 _FILE = "errata.json"
@@ -354,5 +355,7 @@ def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
     plan = job.plan
     recorder.look_up(plan, (job.input, *job.scope.boxes))
+    dead_letters = names.dead_letters_topic(plan.network)
+    recorder.register(f"{dead_letters}-value", dead_letter.SCHEMA)
     for arc in plan.replayed_points_of(job.scope):
         recorder.register(f"{plan.deployment.requests(arc)}-value", replay.REQUEST_SCHEMA)

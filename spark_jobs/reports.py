@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from errata.processors.tasks import lost_records
-from errata.processors.tasks.attempt import commit_reports, produce_records
-from errata.processors.tasks.dead_letters import dead_letter_records, tally_dead_letters
+from errata.processors.tasks.attempt import commit_reports
 from errata.processors.tasks.lost_records import Loss, LostRecordsError
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.report import NEVER, CountKey, Report
 from errata.processors.wire.task_id import TaskId
-from errata.spark_jobs.blocks import unpack_dead_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 from errata.topics.cluster import TopicPartition, Transactions
@@ -72,14 +69,14 @@ class BatchResult:
         resume: By partition of the input, where the next one begins.
         ends: By partition of the arc, the offset behind the last record.
         counts: Running totals to add.
-        dead_letters: Blocks of dead letters.
+        refused: Those of each partition to add: the dead letters that its tuples became.
     """
 
     batch: Batch
     resume: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: Sequence[bytes] = ()
+    refused: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> BatchResult | None:
@@ -92,7 +89,7 @@ class BatchResult:
                 parse_resume(row.resume),
                 row.ends,
                 row.counts,
-                row.letters,
+                row.refused,
             )
             for row in rows
         ]
@@ -113,13 +110,15 @@ def parse_resume(text: str) -> dict[int, int]:
 def merge_results(parts: Sequence[BatchResult]) -> BatchResult:
     """Return what several parts of a batch have written."""
     ends, counts, resume = dict[int, int](), Counter[str](), dict[int, int]()
+    refused = defaultdict[int, Counter[str]](Counter)
     for part in parts:
         resume |= part.resume
         counts.update(part.counts)
         for partition, end in part.ends.items():
             ends[partition] = max(end, ends.get(partition, 0))
-    dead_letters = [block for part in parts for block in part.dead_letters]
-    return BatchResult(parts[0].batch, resume, ends, counts, dead_letters)
+        for partition, tally in part.refused.items():
+            refused[partition].update(tally)
+    return BatchResult(parts[0].batch, resume, ends, counts, refused)
 
 
 class Reports:
@@ -171,32 +170,22 @@ class Reports:
     def commit(self, result: BatchResult) -> Iterator[bool]:
         """Report a batch whose records have all been acknowledged.
 
-        Executors have produced the revisions in transactions of their own (steps 1 and 2 of
-        `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
+        Executors have produced revisions and dead letters in transactions of their own (the records
+        of `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
         """
         # A commit that broke off may have reported the batch for all tasks, or for the first ones.
         tasks = [task for task in self.tasks if task.report.done < result.batch.epoch]
         if not tasks:
             return
         assert self.transactions is not None
-        names = {task.name for task in tasks}
-        dead = unpack_dead_letters(result.dead_letters)
-        dead = [(box, letter) for box, letter in dead if letter.task in names]
-        reports = [self._next(task, result, dead) for task in tasks]
+        reports = [self._next(task, result) for task in tasks]
         self.transactions.begin()
-        outgoing = dead_letter_records(self.shared, [letter for _, letter in dead])
-        if outgoing:
-            produce_records(self.transactions, outgoing)
-            self.transactions.flush()
-            yield True
         attempts = [task.attempt for task in tasks]
         pairs = list(zip(attempts, reports, strict=True))
         yield from commit_reports(self.transactions, pairs, sends_offsets=False)
 
-    def _next(
-        self, task: JobTask, result: BatchResult, dead: Sequence[tuple[str, DeadLetter]]
-    ) -> Report:
-        """Return a task's report of a batch; `dead` has the dead letters and boxes of all tasks."""
+    def _next(self, task: JobTask, result: BatchResult) -> Report:
+        """Return a task's report of a batch."""
         plan, batch, old, partition = self.job.plan, result.batch, task.report, task.partition
         source = TopicPartition(plan.deployment.topic(self.job.input), partition)
         ends, counts = dict(old.ends), Counter(old.counts)
@@ -204,9 +193,7 @@ class Reports:
         if partition in result.ends:
             place = TopicPartition(plan.deployment.topic(self.job.name), partition)
             ends[place] = result.ends[partition], batch.epoch
-        of_task = [(box, letter) for box, letter in dead if letter.task == task.name]
-        counts.update(str(CountKey("refused", box)) for box, _ in of_task)
-        counts.update(tally_dead_letters([letter for _, letter in of_task]))
+        counts.update(result.refused.get(partition, {}))
         if partition == 0:
             counts.update(
                 {str(CountKey(what, self.job.name)): n for what, n in result.counts.items()}

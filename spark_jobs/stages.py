@@ -18,11 +18,11 @@ from __future__ import annotations
 import secrets
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -42,12 +42,24 @@ from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Need
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks.attempt import produce_records
+from errata.processors.tasks.dead_letters import dead_letter_records, tally_dead_letters
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.replay import unpack
+from errata.processors.wire.report import CountKey
+from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs import blocks
-from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, RESULTS, TICK, TUPLES, Stretch
+from errata.spark_jobs.blocks import (
+    DEAD_LETTERS,
+    HEADER,
+    RESULTS,
+    TICK,
+    TUPLES,
+    Stretch,
+    unpack_dead_letters,
+)
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.share import Share, ShareResult
@@ -323,16 +335,16 @@ def _row(kind: int, batch: str, block: bytes, *, counts: Mapping[str, int] | Non
 
 WRITTEN = (
     "batch string, resume string, ends map<int, long>, counts map<string, long>, "
-    "letters array<binary>"
+    "refused map<int, map<string, long>>"
 )
-"""What a task of a batch returns to the driver: one row; of the data only dead letters."""
+"""What a task of a batch returns to the driver: one row, without any data."""
 _WRITTEN = pa.schema(
     [
         ("batch", pa.string()),
         ("resume", pa.string()),
         ("ends", pa.map_(pa.int32(), pa.int64())),
         ("counts", pa.map_(pa.string(), pa.int64())),
-        ("letters", pa.list_(pa.binary())),
+        ("refused", pa.map_(pa.int32(), pa.map_(pa.string(), pa.int64()))),
     ]
 )
 
@@ -365,34 +377,52 @@ class Writer:
         if not batch:
             return
         number = TaskContext.get().partitionId()
-        ends = write(self.job, self.job.cluster(), Batch.of(batch), revisions, number=number)
+        cluster, epoch = self.job.cluster(), Batch.of(batch)
+        made = write(self.job, cluster, epoch, revisions, dead_letters, number=number)
         written = {
             "batch": batch,
             "resume": resume,
-            "ends": list(ends.items()),
+            "ends": list(made.ends.items()),
             "counts": list(counts.items()),
-            "letters": dead_letters,
+            "refused": [(p, list(tally.items())) for p, tally in made.refused.items()],
         }
         yield pa.RecordBatch.from_pylist([written], schema=_WRITTEN)
 
 
+class Written(NamedTuple):
+    """What a writer has written.
+
+    Args:
+        ends: By partition of the arc, the offset behind the last record.
+        refused: By partition, the counts of its dead letters.
+    """
+
+    ends: Mapping[int, int]
+    refused: Mapping[int, Mapping[str, int]]
+
+
 def write(
-    job: Job, cluster: Cluster, batch: Batch, revisions: Sequence[bytes], *, number: int
-) -> dict[int, int]:
-    """Write revisions in one transaction; skip partitions whose report is committed.
+    job: Job,
+    cluster: Cluster,
+    batch: Batch,
+    revisions: Sequence[bytes],
+    dead_letters: Sequence[bytes],
+    *,
+    number: int,
+) -> Written:
+    """Write revisions and dead letters in one transaction, but those that a report covers.
 
     Args:
         job: The job.
         cluster: The cluster.
         batch: The batch of the revisions.
         revisions: Blocks of revisions of the job's arc; one is unpacked at a time.
+        dead_letters: Blocks of dead letters.
         number: The number of this writer in the batch, in [0, writers).
-
-    Returns:
-        By partition of the arc, the offset behind the last record.
     """
-    if not revisions or batch.epoch <= min(job.done):
-        return {}
+    refused = defaultdict[int, Counter[str]](Counter)
+    if not (revisions or dead_letters) or batch.epoch <= min(job.done):
+        return Written({}, refused)
     arc, codec = job.plan.topology.arcs[job.name], job.codec(job.name)
     spread, written = Spread(arc, job.partition_count), set[int]()
     transactions = cluster.transactions(job.writer_id(number))
@@ -408,8 +438,16 @@ def write(
                     places = [partition] * len(keys)
                     transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
                     written.add(partition)
+        for block in dead_letters:
+            told = unpack_dead_letters([block])
+            letters = [letter for _, letter in told]
+            produce_records(transactions, dead_letter_records(job, letters))
+            partition = TaskId.parse(letters[0].task).partition
+            refused[partition].update(str(CountKey("refused", box)) for box, _ in told)
+            refused[partition].update(tally_dead_letters(letters))
         flushed = transactions.flush()
         transactions.commit()
     finally:
         transactions.close()
-    return {p: flushed[TopicPartition(codec.topic, p)].stop for p in written}
+    ends = {p: flushed[TopicPartition(codec.topic, p)].stop for p in written}
+    return Written(ends, refused)

@@ -220,6 +220,7 @@ def dead_letters_from(
     view = current(cluster, plan)
     view.close()
     foreign: list[int] = []
+    last: dict[str, tuple[tuple[int, int], set[DeadLetter]]] = {}
     for records in batches:
         for place, value in zip(records.offsets, records.values, strict=True):
             dead_letter = decode_value(value)
@@ -228,7 +229,13 @@ def dead_letters_from(
             if dead_letter and view.of(dead_letter.task).covers(
                 dead_letter.attempt, dead_letter.epoch
             ):
-                yield place, dead_letter
+                batch = dead_letter.attempt, dead_letter.epoch
+                known, told = last.setdefault(dead_letter.task, (batch, set()))
+                if known != batch:
+                    last[dead_letter.task] = batch, told = batch, set[DeadLetter]()
+                if dead_letter not in told:  # a task of a batch on Spark may run twice
+                    told.add(dead_letter)
+                    yield place, dead_letter
     if foreign:
         complain(
             f"{len(foreign)} records of topic '{source.topic}' are no dead letters, the last in "

@@ -26,6 +26,7 @@ from errata.processors.wire.report import DEAD_LETTERS, INTERVAL_MS, CountKey, R
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.topics import names
+from errata.topics.registry import Registry
 
 
 def dead_letters_of_records(
@@ -64,12 +65,24 @@ def dead_letters_of_records(
     )
 
 
-def dead_letter_records(shared: Shared, dead_letters: Sequence[DeadLetter]) -> RecordsByTopic:
+class Schemas(Protocol):
+    """A plan and the registry of its schemas."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+    @property
+    def registry(self) -> Registry:
+        """The registry."""
+
+
+def dead_letter_records(schemas: Schemas, dead_letters: Sequence[DeadLetter]) -> RecordsByTopic:
     """Encode dead letters, in the form that `Task.commit` takes."""
     if not dead_letters:
         return {}
-    topic = names.dead_letters_topic(shared.plan.network)
-    schema_id = shared.registry.register(f"{topic}-value", dead_letter.SCHEMA)
+    topic = names.dead_letters_topic(schemas.plan.network)
+    schema_id = schemas.registry.register(f"{topic}-value", dead_letter.SCHEMA)
     bodies = [dead_letter.encode(letter) for letter in dead_letters]
     return {topic: [(None, value) for value in framing.frame(bodies, schema_id)]}
 

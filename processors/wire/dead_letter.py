@@ -1,6 +1,6 @@
 """Dead letters: records and tuples that ingest or a box refused, verbatim, with place and reason.
 
-They are written in the transaction of the report that covers them.
+They are written in the transaction of the report that covers them; by a job on Spark, before it.
 ``docs/protocol.md#8-dead-letters`` gives every field. Version 1: there has been no other.
 """
 

@@ -165,7 +165,7 @@ class SparkJob:
         batch = found[0].batch
         rows: dict[int, list[Row]] = defaultdict(list)
         resume: dict[int, int] = {}
-        dead: list[bytes] = []
+        letters = defaultdict[int, list[bytes]](list)
         for stretch in found:
             for row in read(self.job, stretch, self.cluster):
                 if row is None:
@@ -174,12 +174,12 @@ class SparkJob:
                 elif row.kind == HEADER:
                     resume |= parse_resume(row.block.decode())
                 elif row.kind == DEAD_LETTERS:
-                    dead.append(row.block)
+                    letters[KEYS.index(row.key)].append(row.block)
                 else:
                     rows[row.key].append(row)
         states = {key: dict(blobs) for key, blobs in self.checkpoint.states.items()}
         told, made = (
-            [BatchResult(batch, resume, dead_letters=dead)],
+            [BatchResult(batch, resume)],
             defaultdict[int, list[bytes]](list),
         )
         for key in self.rng.sample(list(rows), len(rows)):
@@ -195,14 +195,15 @@ class SparkJob:
                 done = yield from self._asked(share.process(batch, blocks), batch)
                 results = [] if done is None else [done]
             for done in results:
-                counts, letters = done.counts, done.dead_letters
-                told.append(BatchResult(batch, counts=counts, dead_letters=letters))
+                told.append(BatchResult(batch, counts=done.counts))
+                letters[KEYS.index(key)] += done.dead_letters
                 made[KEYS.index(key)] += [done.block()] if done.revisions.height else []
         for number in self.rng.sample(range(len(KEYS)), len(KEYS)):
             for _ in range(self.rng.choice([1, 1, 1, 2])):
-                ends = write(self.job, self.cluster, batch, made[number], number=number)
+                content = made[number], letters[number]
+                written = write(self.job, self.cluster, batch, *content, number=number)
                 yield True
-            told.append(BatchResult(batch, ends=ends))
+            told.append(BatchResult(batch, ends=written.ends, refused=written.refused))
         return merge_results(told), states
 
     def _asked(self, run: Any, batch: Any) -> Generator[bool, None, ShareResult | None]:

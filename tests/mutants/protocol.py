@@ -1,6 +1,6 @@
 """Bugs in what tasks read, accept, report and resume from."""
 
-from tests.mutants.mutant import IDLE, RANDOM, Mutant
+from tests.mutants.mutant import IDLE, RANDOM, WITH_JOINS, Mutant
 
 PROTOCOL = [
     Mutant(
@@ -88,6 +88,7 @@ PROTOCOL = [
         "processors/reports/frontiers.py",
         "return self.closing(task, after=done)",
         "return None",
+        network=WITH_JOINS,
     ),
     Mutant(
         "what a task has not read does not hold it back",

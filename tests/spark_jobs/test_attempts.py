@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from errata.spark_jobs import run
+from errata.spark_jobs.run import Options
 from errata.topics.cluster import DoubtfulCommitError
 
 
@@ -28,7 +29,7 @@ def lives(monkeypatch, doubts: int) -> list[str]:
 
     monkeypatch.setattr(run, "Driver", Doubting)
     monkeypatch.setattr(run, "Checkpoint", lambda *_: None)
-    options = SimpleNamespace(folder="f", once=True, every=None)
+    options = Options(folder="f", once=True)
     found = run._Attempts(None, SimpleNamespace(name="s"), None, {}, options)
     try:
         found.start()
