@@ -278,7 +278,8 @@ class StateMap:
         """Write rows as blocks, each of a range of places."""
         rows = rows.sort(PLACE, maintain_order=True)
         places, each = rows[PLACE].to_numpy(), max(1, BLOCK_BYTES // row_bytes)
-        starts = np.unique(np.searchsorted(places, places[::each]))  # a place is in one block
+        firsts = np.searchsorted(places, places[::each])
+        starts = np.unique(firsts).tolist()  # a place is in one block
         ends = [*starts[1:], len(places)][: len(starts)]
         return [
             self._put(slab, rows.slice(start, end - start), int(places[start]))

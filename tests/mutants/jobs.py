@@ -104,8 +104,8 @@ JOBS = [
     Mutant(
         "groups of a place are in two blocks",
         "spark_jobs/state_map.py",
-        "starts = np.unique(np.searchsorted(places, places[::each]))",
-        "starts = np.arange(0, len(places), each)",
+        "firsts = np.searchsorted(places, places[::each])",
+        "firsts = np.arange(len(places))[::each]",
         network=ON_SPARK,
     ),
     Mutant(
