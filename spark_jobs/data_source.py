@@ -1,4 +1,7 @@
-"""``spark.read`` and ``spark.readStream`` of an arc: its table, or revisions in whole epochs.
+"""``spark.read`` and ``spark.readStream`` of an arc: its table, or what happened, in whole epochs.
+
+What happened comes as revisions, with both sides in one row, or as changes, in the columns of
+Delta's change data feed.
 
 A polars column of numbers becomes an Arrow column without a copy. Physical types become logical
 ones by another view of the same buffers; milliseconds are multiplied, since Spark counts
@@ -15,6 +18,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -31,6 +35,7 @@ from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.deployed import NewVersionError, require_plan
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import settled
+from errata.processors.wire.report import INTERVAL_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
@@ -51,7 +56,7 @@ from errata.topics.registry_server import registry
 
 log = logging.getLogger("errata")
 
-TABLE, REVISIONS = "table", "revisions"
+TABLE, REVISIONS, CHANGES = "table", "revisions", "changes"
 _ROWS, _BYTES = 65_536, 1 << 28
 """Rows of a record batch, and about how many bytes, at most; a column of texts ends at 2 GiB."""
 _POLL_S, _SETTLED_S = 0.2, 1.0
@@ -104,9 +109,9 @@ class Opened:
         return cls(plan, ArcReader(kind, topic, count, kafka, ids, is_compacted, kept_ms))
 
     def schema(self, content: str) -> StructType:
-        """Return the type of the rows: of tuples, or of revisions."""
-        arc = self.reader.arc
-        return tuple_type(arc) if content == TABLE else revision_type(arc)
+        """Return the type of the rows: of tuples, revisions or changes."""
+        types = {TABLE: tuple_type, REVISIONS: revision_type, CHANGES: change_type}
+        return types[content](self.reader.arc)
 
     def rows(self, content: str, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece; runs on an executor."""
@@ -115,8 +120,9 @@ class Opened:
             parts = _slices(reader.content(piece))
             yield from (tuple_batch(reader.arc, part) for part in parts)
         else:
+            batch = revision_batch if content == REVISIONS else change_batch
             parts = _slices(reader.revisions(piece))
-            yield from (revision_batch(reader.arc, part) for part in parts)
+            yield from (batch(reader.arc, part) for part in parts)
 
 
 def _slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -127,11 +133,11 @@ def _slices(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 @dataclass
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Reads an arc's table, or its revisions, as of one epoch in all partitions.
+    """Reads an arc's table, or what happened to it, as of one epoch in all partitions.
 
     Args:
         opened: The arc.
-        content: `TABLE` or `REVISIONS`.
+        content: `TABLE`, `REVISIONS` or `CHANGES`.
         as_of: The last epoch that counts; None: the last complete one.
         first: The first epoch of revisions; None: the earliest that is retained.
     """
@@ -263,10 +269,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         opened: The arc.
         first: The first epoch; None: the earliest that is retained.
         most: About how many revisions a batch takes at most; None: no limit.
+        content: `REVISIONS` or `CHANGES`.
     """
 
-    def __init__(self, opened: Opened, first: int | None, most: int | None = None) -> None:
-        self.opened, self.most = opened, most
+    def __init__(
+        self,
+        opened: Opened,
+        first: int | None,
+        most: int | None = None,
+        content: str = REVISIONS,
+    ) -> None:
+        self.opened, self.most, self.content = opened, most, content
         self._upto: int | None = None
         reader, before = opened.reader, NOTHING if first is None else first - 1
         nothing = [0] * reader.partition_count
@@ -341,8 +354,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._bounds.progress.close()
 
     def read(self, partition: Read) -> Iterator[pa.RecordBatch]:
-        """Yield the revisions of a piece; runs on an executor."""
-        yield from self.opened.rows(REVISIONS, partition.piece)
+        """Yield the rows of a piece; runs on an executor."""
+        yield from self.opened.rows(self.content, partition.piece)
 
 
 _TYPES: dict[str, type[spark.DataType]] = {
@@ -401,6 +414,17 @@ def revision_type(arc: Arc) -> spark.StructType:
     )
 
 
+def change_type(arc: Arc) -> spark.StructType:
+    """Return the type of an arc's changes: its visible fields, and Delta's three columns."""
+    columns = {
+        "_change_type": spark.StringType(),
+        "_commit_version": spark.LongType(),
+        "_commit_timestamp": spark.TimestampType(),
+    }
+    added = [spark.StructField(name, kind, nullable=False) for name, kind in columns.items()]
+    return spark.StructType([*tuple_type(arc).fields, *added])
+
+
 def tuple_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
     """Return a frame of tuples as a record batch of `tuple_type`."""
     return pa.RecordBatch.from_arrays(_columns(arc, frame), schema=pa.schema(_fields(arc)))
@@ -422,6 +446,43 @@ def revision_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
         pa.field("epoch", pa.int64(), nullable=False),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(schema))
+
+
+_CHANGES = pl.Series(["insert", "delete", "update_preimage", "update_postimage"])
+
+
+def change_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
+    """Return a frame of revisions, with their epoch, as a record batch of `change_type`.
+
+    A replace becomes two rows; what was there comes first.
+    """
+    op, row = frame["op"], pl.Series(np.arange(frame.height))
+    sides = [
+        (frames.BEFORE, op != frames.INSERT, (op == frames.REPLACE).cast(pl.UInt32) + 1),
+        (frames.AFTER, op != frames.DELETE, (op == frames.REPLACE).cast(pl.UInt32) * 3),
+    ]
+    order = np.argsort(np.concatenate([row.filter(there) for _, there, _ in sides]), kind="stable")
+
+    def joined(parts: list[pl.Series]) -> pl.Series:
+        both = [part.filter(there) for part, (_, there, _) in zip(parts, sides, strict=True)]
+        return pl.concat(both).gather(pl.Series(order))
+
+    columns = [
+        arrow_column(joined([frame[side + name] for side, *_ in sides]), arc.fields[name])
+        for name in arc.visible
+    ]
+    epochs = joined([frame["epoch"], frame["epoch"]])
+    columns += [
+        _arrow(_CHANGES.gather(joined([kind for *_, kind in sides]))),
+        _arrow(epochs),
+        arrow_column(epochs * INTERVAL_MS, FieldType("timestamp-millis")),
+    ]
+    added = [
+        pa.field("_change_type", pa.string(), nullable=False),
+        pa.field("_commit_version", pa.int64(), nullable=False),
+        pa.field("_commit_timestamp", _VIEWS["timestamp-millis"], nullable=False),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*_fields(arc), *added]))
 
 
 def arrow_column(values: pl.Series, kind: FieldType) -> pa.Array:

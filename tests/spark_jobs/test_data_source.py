@@ -183,7 +183,7 @@ def test_what_is_wrong_is_told_where_the_reader_is_loaded_or_the_stream_started(
         asked(session.read, world, "bars")
     rows = asked(session.readStream, world, "few").writeStream.format("noop")
     query = rows.option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(Exception, match=r"a stream reads revisions: it needs .*revisions"):
+    with pytest.raises(Exception, match=r"a stream reads what happened: it needs .*revisions"):
         query.awaitTermination()
 
 
@@ -194,7 +194,7 @@ def test_what_is_wrong_is_told_where_the_reader_is_loaded_or_the_stream_started(
         ({"network": "n"}, r'needs \.option\("arc"'),
         ({"network": "n", "arc": "a", "as_of": "now"}, "as_of needs the number .* found 'now'"),
         ({"network": "n", "arc": "a", "as_of": "-1"}, "as_of needs the number .* found '-1'"),
-        ({"network": "n", "arc": "a", "content": "rows"}, "needs 'table' or 'revisions', found"),
+        ({"network": "n", "arc": "a", "content": "rows"}, "needs one of 'table', 'revisions'"),
         ({"network": "n", "arc": "a", "startingEpoch": "3"}, "startingEpoch is for revisions"),
         ({"network": "n", "arc": "a", "topic": "x"}, "no option 'topic': it has network, arc"),
     ],
