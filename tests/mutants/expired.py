@@ -8,6 +8,7 @@ EXPIRED = [
         "processors/plan/compiled.py",
         "reach_ms = max(self.kept_ms[arc], *beside) + self.radius_ms(arc)",
         "reach_ms = max(self.kept_ms[arc], *beside) + 0 * self.radius_ms(arc)",
+        tests="tests/processors/plan/test_plan.py",
     ),
     Mutant(
         "records after the end of a partition count before they came",

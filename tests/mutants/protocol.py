@@ -120,7 +120,7 @@ PROTOCOL = [
         "processors/tasks/scope_run.py",
         "parts[number] = without_revised(tuples, *self._newer[number])",
         "parts[number] = overlay(tuples, *self._newer[number])",
-        network=RANDOM,
+        tests="tests/processors/tasks/test_scope_run.py",
     ),
     Mutant(
         "what is handed over is taken although records before it are missing",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from errata import Network, tumbling
+from errata import Network, hopping, tumbling
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.compiled import CompiledPlan
@@ -133,6 +133,16 @@ def test_only_arcs_with_a_topic_of_their_own_can_be_read_and_the_others_are_told
         found.readable("inside")
     with pytest.raises(NoSuchArcError, match=r"two\.exchange"):
         found.readable("two.exchange")
+
+
+def test_a_tuple_is_needed_as_long_as_its_windows_may_be_revised():
+    net = Network("reach")
+    fields = {"key": "string", "at": "timestamp-millis", "n": "long"}
+    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
+    window = hopping("2h", every="1h")
+    trades.aggregate("bars", by=["key"], window=window, s="sum(n)", keep="1d")
+    hour_ms = 3_600_000
+    assert compile_network(net).reach_ms == {"trades": 26 * hour_ms, "bars": 24 * hour_ms}
 
 
 def test_a_network_that_is_not_deployed_is_named():

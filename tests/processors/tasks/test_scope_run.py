@@ -132,6 +132,23 @@ def test_an_epoch_that_replays_leaves_no_columns_to_the_garbage_collector():
         gc.enable()
 
 
+def test_what_a_task_has_emitted_itself_counts_once_whatever_parts_an_answer_has():
+    net = Network("own")
+    kept = source(net).where("kept", "x > 0", keep="1d")
+    kept.aggregate("sums", by=["at"], window=WINDOW, mode="upstream", total="sum(x)")
+    run = scope_run(compile_network(net).placed({"a": 1}), next(iter(ORDERS)))
+    memory = begun(run, 100)
+    own = {"kept": [inserted(5)["a"]]}
+    life = run.epoch(2, inserted(7), memory=memory, watermark=100, uncommitted=own, committed=0)
+    (asked,) = next(life)
+    assert asked.arc == "kept"
+    for x in (1, 2):  # of earlier epochs
+        asked.take(frames.entering(inserted(x)["a"], [*FIELDS]))
+    with pytest.raises(StopIteration) as end:
+        life.send([frames.entering(inserted(7)["a"], [*FIELDS]).clear()])
+    assert end.value.value.revisions["sums"][frames.AFTER + "total"].to_list() == [15]
+
+
 def test_the_planner_goes_by_the_graph_of_a_scope():
     net = Network("orders")
     source(net, "a").where("alone", "x > 0")
