@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,12 @@ def _is_spark(pid: int) -> bool:
 
 def _below(pid: int) -> Iterator[int]:
     yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            pids = [*map(int, task.read_text().split())]
-        except OSError:
-            continue
-        for child in pids:
-            yield from _below(child)
+    pids = list[int]()
+    with suppress(OSError):  # it has ended meanwhile
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            pids += map(int, task.read_text().split())
+    for child in pids:
+        yield from _below(child)
 
 
 def store(told: list[dict[str, Any]], name: str) -> float:
