@@ -3,8 +3,7 @@
 A block holds entering and leaving tuples for one writer. A batch reads stretches of topics, which
 become rows of blocks; the shuffle moves them. None of this depends on Spark or its data sources.
 
-Dead letters are blocks too, sent from executors to the driver. The driver sends them in the
-transaction of their batch's report: once, however often the batch is rerun.
+Dead letters are blocks too: a batch's writers write them with its revisions.
 """
 
 from __future__ import annotations

@@ -228,7 +228,8 @@ class Bounds:
         epoch = complete if upto is None else min(complete, upto)
         if epoch <= now.epoch or max(map(progress.last_written, progress.partitions)) <= now.epoch:
             return now
-        if most is not None or epoch < complete:
+        fits = most is None or sum(ends) - sum(now.starts) <= most
+        if epoch < complete or not fits:
             bound = self._limited(now, epoch, ends, most)
             if bound.epoch < complete:
                 return bound

@@ -98,7 +98,20 @@ class Share:
             The result; None if there was nothing to do.
         """
         tuples = pl.concat([self.no_tuples(), *map(unpack, blocks)])
-        return (yield from self.revise(batch, tuples))
+        box, states = self.box, self._states(batch, tuples)
+        if tuples.is_empty() and states.is_empty():
+            return None
+        tuples = tuples.drop(PLACE)
+        leaving, entering = (tuples.filter(pl.col(SIGN) == sign).drop(SIGN) for sign in (-1, 1))
+        outcome = yield from box.move(
+            leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
+        )
+        dead_letters = self._dead_letters(batch, outcome.refused)
+        self._save(batch, states, outcome.live.states)
+        counts = {
+            **outcome.counts, **box.count_results(outcome.revisions, wm_before=batch.wm_before)
+        }  # fmt: skip
+        return ShareResult(outcome.revisions, counts, dead_letters)
 
     def rebuild(
         self, batch: Batch, rows: Iterable[tuple[int, int, bytes]]
@@ -121,33 +134,6 @@ class Share:
                 tuples = pl.concat([self.no_tuples(), *spool.take(part, kind=TUPLES)])
                 emitted = pl.concat([self.no_results(), *spool.take(part, kind=RESULTS)])
                 yield self.rebuild_part(batch, tuples.drop(PLACE), emitted.drop(PLACE))
-
-    def revise(
-        self, batch: Batch, tuples: pl.DataFrame
-    ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult | None]:
-        """Process a batch that follows the states; yields a need for what they don't hold.
-
-        Args:
-            batch: The batch.
-            tuples: The tuples that leave and enter, by the column `SIGN`.
-
-        Returns:
-            The result; None if there was nothing to do.
-        """
-        box, states = self.box, self._states(batch, tuples)
-        if tuples.is_empty() and states.is_empty():
-            return None
-        tuples = tuples.drop(PLACE)
-        leaving, entering = (tuples.filter(pl.col(SIGN) == sign).drop(SIGN) for sign in (-1, 1))
-        outcome = yield from box.move(
-            leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
-        )
-        dead_letters = self._dead_letters(batch, outcome.refused)
-        self._save(batch, states, outcome.live.states)
-        counts = {
-            **outcome.counts, **box.count_results(outcome.revisions, wm_before=batch.wm_before)
-        }  # fmt: skip
-        return ShareResult(outcome.revisions, counts, dead_letters)
 
     def _states(self, batch: Batch, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the states that the windows which may change or close are computed from."""

@@ -377,8 +377,8 @@ class Writer:
         if not batch:
             return
         number = TaskContext.get().partitionId()
-        cluster, epoch = self.job.cluster(), Batch.of(batch)
-        made = write(self.job, cluster, epoch, revisions, dead_letters, number=number)
+        content = revisions, dead_letters
+        made = write(self.job, self.job.cluster(), Batch.of(batch), *content, number=number)
         written = {
             "batch": batch,
             "resume": resume,

@@ -192,12 +192,12 @@ class StateMap:
         blank = self.nothing.select(missing).clear(gone.height)
         removed = by_column.pick(gone.hstack(blank), rows.columns)
         delta = pl.concat([_marked(removed, is_gone=True), _marked(rows, is_gone=False)])
-        packed = pack(delta, is_small=True)
-        index.deltas.append(_Blob(1 + secrets.randbits(62), len(packed)))
+        blob, packed = _packed(delta)
+        index.deltas.append(blob)
         if index.is_due:
             index = self._folded(slab, index, delta, kept)
         else:
-            self.blobs.put((slab, index.deltas[-1].number), packed)
+            self.blobs.put((slab, blob.number), packed)
             self._merge(slab, index)
         self.blobs.put((slab, _INDEX), index.pack())
 
@@ -218,9 +218,9 @@ class StateMap:
         return unpack(packed)
 
     def _put(self, slab: int, rows: pl.DataFrame, first: int = 0) -> _Blob:
-        packed, number = pack(rows, is_small=True), 1 + secrets.randbits(62)
-        self.blobs.put((slab, number), packed)
-        return _Blob(number, len(packed), first)
+        blob, packed = _packed(rows, first)
+        self.blobs.put((slab, blob.number), packed)
+        return blob
 
     def _drop(self, slab: int, blobs: Sequence[_Blob]) -> None:
         for blob in blobs:
@@ -368,6 +368,12 @@ class Cache:
         if key in self._blobs:
             _, blob = self._blobs.pop(key)
             self.bytes -= len(blob)
+
+
+def _packed(rows: pl.DataFrame, first: int = 0) -> tuple[_Blob, bytes]:
+    """Return rows as a blob with a number that no other has, and its bytes."""
+    packed = pack(rows, is_small=True)
+    return _Blob(1 + secrets.randbits(62), len(packed), first), packed
 
 
 def _marked(rows: pl.DataFrame, *, is_gone: bool) -> pl.DataFrame:

@@ -220,7 +220,8 @@ def dead_letters_from(
     view = current(cluster, plan)
     view.close()
     foreign: list[int] = []
-    last: dict[str, tuple[tuple[int, int], set[DeadLetter]]] = {}
+    newest: dict[str, tuple[int, int]] = {}
+    told: dict[str, set[DeadLetter]] = {}
     for records in batches:
         for place, value in zip(records.offsets, records.values, strict=True):
             dead_letter = decode_value(value)
@@ -229,12 +230,11 @@ def dead_letters_from(
             if dead_letter and view.of(dead_letter.task).covers(
                 dead_letter.attempt, dead_letter.epoch
             ):
-                batch = dead_letter.attempt, dead_letter.epoch
-                known, told = last.setdefault(dead_letter.task, (batch, set()))
-                if known != batch:
-                    last[dead_letter.task] = batch, told = batch, set[DeadLetter]()
-                if dead_letter not in told:  # a task of a batch on Spark may run twice
-                    told.add(dead_letter)
+                task, epoch = dead_letter.task, (dead_letter.attempt, dead_letter.epoch)
+                if newest.get(task) != epoch:
+                    newest[task], told[task] = epoch, set()
+                if dead_letter not in told[task]:  # a task of a batch on Spark may run twice
+                    told[task].add(dead_letter)
                     yield place, dead_letter
     if foreign:
         complain(
