@@ -70,15 +70,24 @@ def network(mode: str, *, kept: bool, envelope: str, format: str) -> Network:
 
 
 class Away(Simulation):
-    """Some processes end, but not those of the sources, and come back after a while."""
+    """Some processes end and come back after a while; of those of the sources one at most.
+
+    That one comes back after the others: its epochs end long before those that the others, by then
+    compacted, begin with.
+    """
 
     def _second_act(self, tapes) -> None:
+        late: int | None = None
         for place in range(len(self.processes)):
             self._end(place, "killed at rest")
         for place, known in enumerate(self.processes):
             what = {kind.what for kind in known.kind.parts or (known.kind,)}
             is_away = "ingest" not in what and self.rng.random() < 0.7
             self.down[place] = 10**9 if is_away else 0
+            if "ingest" in what and self.rng.random() < 0.3:
+                late = place
+        if late is not None:
+            self.down[late] = 10**9
         self.lose, self.faults = 1.0, None
         for tick in range(6):
             for _ in range(5):
@@ -93,7 +102,11 @@ class Away(Simulation):
                 for place in places:
                     self.cluster.delete_before(place, self.cluster.end(place))
         for place in self.down:
-            self.down[place] = 0
+            if place != late:
+                self.down[place] = 0
+        for _ in range(400 if late is not None else 0):
+            self.step += 1
+            self._advance_somebody()
         for _ in range(3):
             self._send(tapes, 2 * (self.ticks + 6))
 
