@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import polars as pl
 
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks.rebuild import Path, path_to
 from errata.processors.tasks.shared import AnyInput, Shared
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
+from errata.topics.cluster import Records
 
 
 class Contents:
@@ -30,7 +34,8 @@ class Contents:
         self.floor = -1
         """The first epoch as of which all versions are there: older ones may be compacted away.
 
-        It may not be complete yet: some writers may be behind others.
+        That is the last one with records older than superseded ones are kept. It may not be
+        complete yet: some writers may be behind others.
         """
 
     @property
@@ -40,16 +45,14 @@ class Contents:
 
     def open(self) -> None:
         """Read the topics from their start."""
-        view, counts = self.shared.view, self.shared.plan.placement.partitions
+        counts = self.shared.plan.placement.partitions
         for path in self.paths.values():
             for arc in path.anchors:
                 for number in range(counts[arc]) if path.between else [self.partition]:
                     if (arc, number) not in self.readers:
-                        reader = self.shared.input(arc, number, done=-1, resume=0)
-                        self.readers[arc, number] = reader
-                        ends = (view.of(task).ends for task in view.writers(arc, number))
-                        written = (each[reader.place][1] for each in ends if reader.place in each)
-                        self.floor = max([self.floor, *written])
+                        self.readers[arc, number] = self.shared.input(
+                            arc, number, done=-1, resume=0, watch=self._note_age
+                        )
 
     def poll(self) -> int:
         """Read what has arrived; return the last epoch that is complete in all topics.
@@ -60,6 +63,14 @@ class Contents:
         for reader in self.readers.values():
             reader.poll()
         return min(reader.frontier() for reader in self.readers.values())
+
+    def _note_age(self, records: Records, revisions: pl.DataFrame) -> None:
+        """Note the last epoch whose records are so old that older versions may be gone."""
+        horizon_ms = self.shared.view.newest_ms - self.shared.compaction_lag_ms
+        if old := bisect_left(records.times_ms, horizon_ms):
+            aged = by_column.kept(revisions, revisions["offset"] <= records.offsets[old - 1])
+            last: int | None = aged["epoch"].max()  # type: ignore[assignment]
+            self.floor = self.floor if last is None else max(self.floor, last)
 
     def as_of(self, epoch: int) -> dict[str, pl.DataFrame]:
         """Return the tuples of each input, in the task's partition; the epoch must be complete."""

@@ -162,6 +162,11 @@ def test_a_watermark_that_ran_ahead_is_put_back(number: int, make, seed: int) ->
     assert dict(found) == {}
 
 
+def test_a_task_whose_results_its_input_asks_for_is_rebuilt_before_that_goes_on() -> None:
+    """Its input is recomputed as of an epoch after which the arcs above have gone on."""
+    test_a_watermark_that_ran_ahead_is_put_back(3, SHAPES[3], 1)
+
+
 def test_watermarks_were_put_back_while_processes_died() -> None:
     wanted, seed = ("put back", "lowered", "rebuilt", "sent again", "killed at commit"), 10
     while min(SEEN[what] for what in wanted) < 2 and seed < 60:
