@@ -101,6 +101,17 @@ def between(
     return by_column.kept(frame, differs).select(op, *absent)
 
 
+def inserts(tuples: pl.DataFrame) -> pl.DataFrame:
+    """Return the revisions that insert some tuples.
+
+    Example:
+        >>> inserts(pl.DataFrame({"x": [5]})).row(0)
+        (0, None, 5)
+    """
+    exist = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
+    return between(tuples, ~exist, tuples, exist)
+
+
 def replacing(tuples: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Return a replace of each tuple by itself, with the columns of a frame of revisions."""
     sides = [pl.col(name).alias(side + name) for side in (BEFORE, AFTER) for name in tuples.columns]

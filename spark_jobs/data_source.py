@@ -30,6 +30,7 @@ from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import settled
 from errata.spark_jobs.executor import Registered
 from errata.spark_jobs.limits import Backlog
+from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import (
     NOTHING,
     PAUSE_S,
@@ -243,18 +244,20 @@ class Bounds:
 
     def _limited(self, now: Bound, epoch: int, ends: Sequence[int], most: int | None) -> Bound:
         """Return a bound at an epoch of which the topic may hold later ones already."""
-        reader, partitions = self.progress.reader, self.progress.partitions
+        reader = self.progress.reader
+        places = [Place(reader.arc.name, partition) for partition in self.progress.partitions]
         codec = ArcCodec(reader.arc, reader.topic, Registered(reader.ids))
-        backlog = Backlog(self.progress.view, codec, dict(enumerate(ends)), now.epoch)
-        firsts = [backlog.first(partition, now.starts[partition]) for partition in partitions]
+        known = dict(zip(places, ends, strict=True))
+        backlog = Backlog(self.progress.view, lambda arc: codec, known, now.epoch)
+        firsts = map(backlog.first, places, now.starts)
         starts = [first.offset if first else end for first, end in zip(firsts, ends, strict=True)]
-        epoch, cut, is_over = backlog.limited(epoch, dict(enumerate(starts)), most)
+        epoch, cut, is_over = backlog.limited(epoch, dict(zip(places, starts, strict=True)), most)
         if is_over:
             log.warning(
                 "arc %r: epoch %d alone has more revisions than the %d of maxRecordsPerTrigger; "
                 "it is read in one batch", reader.arc.name, epoch, most,
             )  # fmt: skip
-        return Bound(now.topic, epoch, starts, [cut[partition] for partition in partitions])
+        return Bound(now.topic, epoch, starts, [cut[place] for place in places])
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

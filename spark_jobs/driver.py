@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,17 +25,18 @@ from errata.processors.tasks import rebuild
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import dead_letter, replay
 from errata.schemas.errors import ErrataError
+from errata.spark_jobs.blocks import SCHEMA
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.reading import NOTHING
 from errata.spark_jobs.reports import BatchResult, Reports
 from errata.spark_jobs.session import error_line
-from errata.spark_jobs.stages import OUTPUT, WRITTEN, Operator, Writer, name_of, source_of
+from errata.spark_jobs.stages import WRITTEN, Operator, Writer, name_of, source_of
 from errata.topics import names
 from errata.topics.cluster import LostOffsetError, TopicPartition
 
 _FILE = "errata.json"
-LAYOUT = 2
+LAYOUT = 3
 """How states are kept in a checkpoint; those of an older layout are made anew."""
 
 
@@ -48,7 +50,7 @@ class Division:
 
     Args:
         plan: Fingerprint of the plan.
-        box: The aggregate.
+        box: The scope.
         writers: The shuffle's partitions.
         layout: How states are kept.
     """
@@ -185,12 +187,12 @@ class Driver:
         self.shared, self.scope, self.session = shared, scope, session
         self.checkpoint = checkpoint
         writers = int(session.conf.get("spark.sql.shuffle.partitions"))
-        requested = Division(shared.plan.fingerprint, scope.boxes[-1], writers)
+        requested = Division(shared.plan.fingerprint, scope.name, writers)
         self.division, self.number = checkpoint.of(requested)
         recorder = Recorder(shared.registry)
         plan = shared.plan
-        keys = _keys(session, self.division.writers)
-        job = Job(plan, scope, kafka, recorder.ids, keys)
+        job = Job(plan, scope, kafka, recorder.ids, self.division.writers)
+        job = replace(job, keys=_keys(session, job))
         register(job, recorder)
         self.job = replace(
             job,
@@ -237,21 +239,21 @@ class Driver:
             rebuild.require_history(self.shared.plan, self.scope, why=reason)
             self.number += has_states
             log.warning(
-                "box %r: %s; rebuilding them from the whole of arc %r",
-                self.job.name, reason, self.job.input,
+                "job %r: %s; rebuilding them from the whole of %s",
+                self.job.name, reason, " and ".join(f"arc {arc!r}" for arc in self.scope.inputs),
             )  # fmt: skip
 
     def _is_behind(self) -> bool:
         """Whether the next records to read are older than superseded records are kept."""
-        cluster, plan = self.shared.cluster, self.job.plan
-        if not plan.topology.arcs[self.job.input].is_connection_point:
-            return False
+        cluster, arcs = self.shared.cluster, self.job.plan.topology.arcs
         before_ms = time.time_ns() // 1_000_000 - self.shared.compaction_lag_ms
-        codec = self.job.codec(self.job.input)
-        for task in self.reports.tasks:
-            place = TopicPartition(codec.topic, task.partition)
-            first, old = task.report.resume.get(place, 0), cluster.offset_at(place, before_ms)
-            if first < old and self._has_later(codec, place, first, old, task.report.done):
+        for arc, partition in self.job.places:
+            if not arcs[arc].is_connection_point:
+                continue
+            codec, report = self.job.codec(arc), self.reports.tasks[partition].report
+            place = TopicPartition(codec.topic, partition)
+            first, old = report.resume.get(place, 0), cluster.offset_at(place, before_ms)
+            if first < old and self._has_later(codec, place, first, old, report.done):
                 return True
         return False
 
@@ -276,8 +278,10 @@ class Driver:
         job, session = self.job, self.session
         session.dataSource.register(source_of(job))
         blocks = session.readStream.format(name_of(job)).load()
-        states = blocks.groupBy("key").transformWithState(Operator(job), OUTPUT, "Append", "None")
-        written = states.mapInArrow(Writer(job), WRITTEN)
+        for level in range(1, job.levels + 1):
+            operator, keyed = Operator(job, level), blocks.groupBy("key")
+            blocks = keyed.transformWithState(operator, SCHEMA, "Append", "None")
+        written = blocks.mapInArrow(Writer(job), WRITTEN)
         stream = written.writeStream.queryName(f"{job.plan.network}.{job.name}")
         stream = stream.option("checkpointLocation", self.checkpoint.numbered(self.number))
         if once:
@@ -294,7 +298,7 @@ class Driver:
                 self.shared.view.poll()
                 if self.reports.has_lost_input(result.batch):
                     raise JobFailedError(
-                        f"box {self.job.name!r}: the brokers have lost records of its input, which "
+                        f"job {self.job.name!r}: the brokers have lost records of its input, which "
                         "are written again",
                         states_lost=True,
                     )
@@ -323,7 +327,7 @@ class Driver:
         if error is not None:
             lost = any(mark in str(error) for mark in _LOST_STATES)
             raise JobFailedError(
-                f"box {self.job.name!r}: {error_line(error)}", states_lost=lost
+                f"job {self.job.name!r}: {error_line(error)}", states_lost=lost
             ) from error
 
     def close(self) -> None:
@@ -334,14 +338,18 @@ class Driver:
         self.reports.close()
 
 
-def _keys(session: Any, writers: int) -> tuple[int, ...]:
-    """Return by shuffle partition the smallest key, from 0, that Spark's hash sends there."""
-    count = 64 * writers  # none is missing among so many but once in 10^20 times
-    place = f"pmod(hash(cast(id as int)), {writers})"
-    keys = dict[int, int]()
+def _keys(session: Any, job: Job) -> tuple[int, ...]:
+    """Return a key for each part of a job's steps, which Spark's hash sends to one writer each.
+
+    The parts of a step go to the writers in turn, so that all of them work.
+    """
+    wanted = [slot % job.writers for step in job.stateful for slot in range(step.slots)]
+    count = 64 * max(len(wanted), job.writers)  # none is missing among so many
+    place = f"pmod(hash(cast(id as int)), {job.writers})"
+    free = defaultdict[int, list[int]](list)
     for key, row in enumerate(session.range(0, count, 1, 1).selectExpr(place).collect()):
-        keys.setdefault(row[0], key)
-    return tuple(keys[partition] for partition in range(writers))
+        free[row[0]].append(key)
+    return tuple(free[writer].pop(0) for writer in wanted)
 
 
 def _finish(steps: Iterator[bool]) -> None:
@@ -354,7 +362,7 @@ def _finish(steps: Iterator[bool]) -> None:
 def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
     plan = job.plan
-    recorder.look_up(plan, (job.input, *job.scope.boxes))
+    recorder.look_up(plan, (*job.scope.inputs, *job.scope.boxes))
     dead_letters = names.dead_letters_topic(plan.network)
     recorder.register(f"{dead_letters}-value", dead_letter.SCHEMA)
     for arc in plan.replayed_points_of(job.scope):

@@ -16,6 +16,7 @@ from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import NEVER
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.limits import Backlog
+from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import NOTHING
 from errata.topics.cluster import TopicPartition
 
@@ -29,16 +30,16 @@ class Bound:
     Args:
         epoch: The last epoch before it.
         watermark: wm(epoch).
-        starts: By partition of the input, where the batch begins that ends here.
-        ends: By partition of the input, where it has read everything.
+        starts: By partition of an input, where the batch begins that ends here.
+        ends: By partition of an input, where it has read everything.
         settled: No tuple of an event time before this can be revised in later epochs.
     """
 
     epoch: int = NOTHING
     watermark: int = NEVER
     settled: int = NEVER
-    starts: Mapping[int, int] = field(default_factory=dict)
-    ends: Mapping[int, int] = field(default_factory=dict)
+    starts: Mapping[Place, int] = field(default_factory=dict)
+    ends: Mapping[Place, int] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -46,15 +47,15 @@ class Bound:
             "epoch": self.epoch,
             "watermark": self.watermark,
             "settled": self.settled,
-            "starts": {str(partition): offset for partition, offset in self.starts.items()},
-            "ends": {str(partition): offset for partition, offset in self.ends.items()},
+            "starts": {str(place): offset for place, offset in self.starts.items()},
+            "ends": {str(place): offset for place, offset in self.ends.items()},
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Bound:
         """Return the bound of a `plain` object."""
         starts, ends = (
-            {int(partition): offset for partition, offset in plain[name].items()}
+            {Place.parse(place): offset for place, offset in plain[name].items()}
             for name in ("starts", "ends")
         )
         return cls(plain["epoch"], plain["watermark"], plain["settled"], starts, ends)
@@ -108,9 +109,9 @@ class Epochs:
     def __init__(self, job: Job, view: View) -> None:
         self.job, self.view = job, view
 
-    def place(self, partition: int) -> TopicPartition:
-        """Return a partition of the input."""
-        return TopicPartition(self.job.plan.deployment.topic(self.job.input), partition)
+    def topic_partition(self, place: Place) -> TopicPartition:
+        """Return a partition of an input as brokers know it."""
+        return TopicPartition(self.job.plan.deployment.topic(place.arc), place.partition)
 
     @property
     def reported(self) -> int:
@@ -122,15 +123,12 @@ class Epochs:
 
         There is one epoch, unless a late EndTxn has exposed half of a transaction.
         """
-        reports = [self.view.of(self.job.task(p)) for p in range(self.job.partition_count)]
+        reports = [self.view.of(self.job.task(p)) for p in range(self.job.task_count)]
         return {report.done: report.watermark for report in reports}
 
     def complete(self) -> int:
-        """Return the last epoch that is complete in all partitions of the input."""
-        return min(self._complete(p)[0] for p in range(self.job.partition_count))
-
-    def _complete(self, partition: int) -> tuple[int, int]:
-        return self.view.complete(self.job.input, partition)
+        """Return the last epoch that is complete in all partitions of the inputs."""
+        return min(self.view.complete(*place)[0] for place in self.job.places)
 
     def next(self, now: Bound, *, most: int | None = None, upto: int | None = None) -> Bound:
         """Return the bound up to which a batch reads; the same if nothing changed.
@@ -142,10 +140,8 @@ class Epochs:
                 the last complete epoch. A batch behind `NOTHING` always takes all.
             upto: The last epoch to read; None: the last complete one.
         """
-        complete = {
-            partition: self._complete(partition) for partition in range(self.job.partition_count)
-        }
-        ends: Mapping[int, int] = {partition: end for partition, (_, end) in complete.items()}
+        complete = {place: self.view.complete(*place) for place in self.job.places}
+        ends: Mapping[Place, int] = {place: end for place, (_, end) in complete.items()}
         epoch, wm, starts = min(epoch for epoch, _ in complete.values()), now.watermark, now.starts
         epoch = epoch if upto is None else min(epoch, upto)
         task, reported = self.job.task(0), self._reported()
@@ -160,12 +156,12 @@ class Epochs:
             return now
         else:
             if now.epoch > NOTHING:
-                starts = {p: self.resume(p) for p in complete}
-                backlog = Backlog(self.view, self.job.codec(self.job.input), ends, now.epoch)
+                starts = {place: self.resume(place) for place in complete}
+                backlog = Backlog(self.view, self.job.codec, ends, now.epoch)
                 epoch, ends, is_over = backlog.limited(epoch, starts, most)
                 if is_over:
                     log.warning(
-                        "box %r: epoch %d alone has more records than the %d of --max-records; "
+                        "job %r: epoch %d alone has more records than the %d of --max-records; "
                         "it is processed in one batch", self.job.name, epoch, most,
                     )  # fmt: skip
             wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
@@ -173,19 +169,24 @@ class Epochs:
                 wm = max(wm, self.view.of(task).watermark)
             elif wm == now.watermark and not self._has_input(now):
                 return now
-        return Bound(epoch, wm, self.view.settled(self.job.name, upto=epoch), starts, ends)
+        return Bound(epoch, wm, self._settled(epoch), starts, ends)
 
-    def resume(self, partition: int) -> int:
+    def _settled(self, epoch: int) -> int:
+        """Return the event time before which no tuple that it writes can be revised any more."""
+        times_ms = (self.view.settled(arc, upto=epoch) for arc in self.job.outputs)
+        return min(times_ms, default=NEVER)
+
+    def resume(self, place: Place) -> int:
         """Return the offset of the oldest input record that no batch has taken."""
-        report = self.view.of(self.job.task(partition))
-        return report.resume.get(self.place(partition), 0)
+        report = self.view.of(self.job.task(place.partition))
+        return report.resume.get(self.topic_partition(place), 0)
 
     def _has_input(self, now: Bound) -> bool:
         """Whether there are records of epochs that no batch has taken."""
-        for partition in range(self.job.partition_count):
-            place = self.place(partition)
-            for writer in self.view.writers(self.job.input, partition):
-                end, epoch = self.view.of(writer).ends.get(place, (0, NEVER))
-                if epoch > now.epoch and end > self.resume(partition):
+        for place in self.job.places:
+            at = self.topic_partition(place)
+            for writer in self.view.writers(*place):
+                end, epoch = self.view.of(writer).ends.get(at, (0, NEVER))
+                if epoch > now.epoch and end > self.resume(place):
                     return True
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.reports.progress_view import View, covered
+from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import revisions
 
 
@@ -20,7 +21,7 @@ class Found(NamedTuple):
     epoch: int
 
 
-Search = Callable[[int, int], Found | None]
+Search = Callable[[Place, int], Found | None]
 """Returns the first record of a partition, at an offset or later, that no batch has taken."""
 
 
@@ -29,23 +30,23 @@ class Limited(NamedTuple):
 
     Args:
         epoch: Its last epoch.
-        ends: By partition, an offset before which all records of epochs up to it are.
+        ends: By partition of an input, an offset before which all records of epochs up to it are.
         is_over: Whether a single epoch has more records than a batch should have.
     """
 
     epoch: int
-    ends: Mapping[int, int]
+    ends: Mapping[Place, int]
     is_over: bool = False
 
 
 def limited(
     epoch: int,
-    starts: Mapping[int, int],
-    ends: Mapping[int, int],
+    starts: Mapping[Place, int],
+    ends: Mapping[Place, int],
     *,
     most: int | None,
     search: Search,
-    in_order: Callable[[int], bool],
+    in_order: Callable[[Place], bool],
 ) -> Limited:
     """Return the whole epochs that a batch takes, at least one.
 
@@ -74,38 +75,35 @@ def limited(
 
 @dataclass(frozen=True)
 class Backlog:
-    """What an arc's topic holds that no batch has taken.
+    """What the topics of a job's inputs hold that no batch has taken.
 
     Args:
         view: What the tasks of the network have reported.
-        codec: The codec of the arc's records.
-        ends: By partition, where it ends.
+        codec: Returns the codec of an arc's records.
+        ends: By partition of an input, where it ends.
         after: The last epoch that a batch has taken.
     """
 
     view: View
-    codec: ArcCodec
-    ends: Mapping[int, int]
+    codec: Callable[[str], ArcCodec]
+    ends: Mapping[Place, int]
     after: int
 
-    def first(self, partition: int, offset: int) -> Found | None:
+    def first(self, place: Place, offset: int) -> Found | None:
         """Return the first committed record of a partition, at an offset or later."""
-        committed = self.view.committed(self._writers(partition))
-        offsets = offset, self.ends[partition]
-        for polled in revisions(self.view.cluster, self.codec, partition, offsets):
+        committed = self.view.committed(self.view.writers(*place))
+        offsets, codec = (offset, self.ends[place]), self.codec(place.arc)
+        for polled in revisions(self.view.cluster, codec, place.partition, offsets):
             later = covered(polled, committed).filter(pl.col("epoch") > self.after)
             if later.height:
                 return Found(later["offset"][0], later["epoch"][0])
         return None
 
-    def limited(self, epoch: int, starts: Mapping[int, int], most: int | None) -> Limited:
+    def limited(self, epoch: int, starts: Mapping[Place, int], most: int | None) -> Limited:
         """Return the whole epochs that a batch takes: see `limited`."""
         return limited(
             epoch, starts, self.ends, most=most, search=self.first, in_order=self._in_order
         )
 
-    def _writers(self, partition: int) -> Sequence[str]:
-        return self.view.writers(self.codec.arc.name, partition)
-
-    def _in_order(self, partition: int) -> bool:
-        return len(self._writers(partition)) == 1
+    def _in_order(self, place: Place) -> bool:
+        return len(self.view.writers(*place)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +13,11 @@ from errata.processors.tasks.attempt import commit_reports
 from errata.processors.tasks.lost_records import Loss, LostRecordsError
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import NEVER, CountKey, Report
+from errata.processors.wire.report import NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.place import Place
 from errata.topics.cluster import TopicPartition, Transactions
 
 
@@ -66,15 +68,15 @@ class BatchResult:
 
     Args:
         batch: The batch.
-        resume: By partition of the input, where the next one begins.
-        ends: By partition of the arc, the offset behind the last record.
-        counts: Running totals to add.
+        resume: By partition of an input, where the next one begins.
+        ends: By partition of an arc, the offset behind the last record.
+        counts: Running totals to add, by `CountKey`.
         refused: Those of each partition to add: the dead letters that its tuples became.
     """
 
     batch: Batch
-    resume: Mapping[int, int] = field(default_factory=dict)
-    ends: Mapping[int, int] = field(default_factory=dict)
+    resume: Mapping[Place, int] = field(default_factory=dict)
+    ends: Mapping[Place, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
@@ -86,8 +88,8 @@ class BatchResult:
         parts = [
             cls(
                 Batch.of(row.batch),
-                parse_resume(row.resume),
-                row.ends,
+                parse_places(row.resume),
+                parse_places(row.ends),
                 row.counts,
                 row.refused,
             )
@@ -96,26 +98,25 @@ class BatchResult:
         return merge_results(parts)
 
 
-def parse_resume(text: str) -> dict[int, int]:
-    """Return offsets by partition.
+def parse_places(text: str) -> dict[Place, int]:
+    """Return offsets by partition of an arc.
 
     Example:
-        >>> parse_resume("0:17,1:4,")
-        {0: 17, 1: 4}
+        >>> parse_places('{"trades:1": 4}')
+        {Place(arc='trades', partition=1): 4}
     """
-    pairs = (pair.split(":") for pair in text.split(",") if pair)
-    return {int(partition): int(offset) for partition, offset in pairs}
+    return {Place.parse(place): offset for place, offset in json.loads(text).items()}
 
 
 def merge_results(parts: Sequence[BatchResult]) -> BatchResult:
     """Return what several parts of a batch have written."""
-    ends, counts, resume = dict[int, int](), Counter[str](), dict[int, int]()
+    ends, counts, resume = dict[Place, int](), Counter[str](), dict[Place, int]()
     refused = defaultdict[int, Counter[str]](Counter)
     for part in parts:
         resume |= part.resume
         counts.update(part.counts)
-        for partition, end in part.ends.items():
-            ends[partition] = max(end, ends.get(partition, 0))
+        for place, end in part.ends.items():
+            ends[place] = max(end, ends.get(place, 0))
         for partition, tally in part.refused.items():
             refused[partition].update(tally)
     return BatchResult(parts[0].batch, resume, ends, counts, refused)
@@ -138,17 +139,17 @@ class Reports:
         """Fence the writers of an older attempt, and claim attempt numbers."""
         job, cluster = self.job, self.shared.cluster
         self.transactions = cluster.transactions(job.transactional_id)
-        for number in range(len(job.keys)):
+        for number in range(job.writers):
             cluster.transactions(job.writer_id(number)).close()
             yield True
         self.tasks = [
             JobTask(
                 self.shared,
                 TaskId.parse(job.task(p)),
-                outputs=job.scope.outputs,
+                outputs=tuple(a for a in job.outputs if p < job.plan.placement.partitions[a]),
                 transactions=self.transactions,
             )
-            for p in range(job.partition_count)
+            for p in range(job.task_count)
         ]
         for task in self.tasks:
             yield from task.begin()
@@ -163,9 +164,9 @@ class Reports:
 
         The states have to be rebuilt then, by a batch that takes the whole input.
         """
-        view, arc = self.shared.view, self.job.input
+        view = self.shared.view
         taken = batch.epoch if batch.is_whole else min(task.report.done for task in self.tasks)
-        return any(taken < view.rebuilt(arc, task.partition) for task in self.tasks)
+        return any(taken < view.rebuilt(*place) for place in self.job.places)
 
     def commit(self, result: BatchResult) -> Iterator[bool]:
         """Report a batch whose records have all been acknowledged.
@@ -186,18 +187,18 @@ class Reports:
 
     def _next(self, task: JobTask, result: BatchResult) -> Report:
         """Return a task's report of a batch."""
-        plan, batch, old, partition = self.job.plan, result.batch, task.report, task.partition
-        source = TopicPartition(plan.deployment.topic(self.job.input), partition)
-        ends, counts = dict(old.ends), Counter(old.counts)
+        deployment, batch, old = self.job.plan.deployment, result.batch, task.report
+        ends, resume, counts = dict(old.ends), dict[TopicPartition, int](), Counter(old.counts)
         settled_ms = old.settled_ms
-        if partition in result.ends:
-            place = TopicPartition(plan.deployment.topic(self.job.name), partition)
-            ends[place] = result.ends[partition], batch.epoch
-        counts.update(result.refused.get(partition, {}))
-        if partition == 0:
-            counts.update(
-                {str(CountKey(what, self.job.name)): n for what, n in result.counts.items()}
-            )
+        for place in (place for place in self.job.places if place.partition == task.partition):
+            at = TopicPartition(deployment.topic(place.arc), task.partition)
+            resume[at] = result.resume.get(place, old.resume.get(at, 0))
+        for place, end in result.ends.items():
+            if place.partition == task.partition:
+                ends[TopicPartition(deployment.topic(place.arc), task.partition)] = end, batch.epoch
+        counts.update(result.refused.get(task.partition, {}))
+        if task.partition == 0:
+            counts.update(result.counts)
             settled_ms = max(batch.settled, old.settled_ms)
         return replace(
             old,
@@ -206,7 +207,7 @@ class Reports:
             closes=NEVER,  # Spark knows which of its windows are open
             committed={**old.committed, old.attempt: batch.epoch},
             ends=ends,
-            resume={source: result.resume.get(partition, old.resume.get(source, 0))},
+            resume=resume,
             counts=dict(counts),
             settled_ms=settled_ms,
         )

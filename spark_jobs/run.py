@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from errata.processors.plan.deployed import NewVersionError
+from errata.processors.plan.plan import Plan
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks.shared import Shared
 from errata.schemas.errors import ErrataError
@@ -122,18 +123,18 @@ class _Attempts:
 
 def run_jobs(
     shared: Shared,
-    boxes: Sequence[str],
+    jobs: Sequence[str],
     *,
     session: Any,
     kafka: Mapping[str, str | int],
     options: Options,
     stop: Callable[[], bool],
 ) -> None:
-    """Run the jobs of some boxes in one session.
+    """Run some jobs in one session.
 
     Args:
         shared: What the process shares.
-        boxes: Aggregates on Spark.
+        jobs: The scopes of their boxes.
         session: The Spark session.
         kafka: librdkafka settings, for executors.
         options: The options of the jobs.
@@ -144,11 +145,10 @@ def run_jobs(
         FencedError: If another driver has taken over.
         NewVersionError: If a new version of the plan is deployed, or about to be.
     """
-    scopes = [shared.plan.topology.scope_of(box) for box in check_boxes(shared, boxes)]
     running = list[_Attempts]()
     try:
-        for scope in scopes:
-            job = _Attempts(shared, shared.plan.topology.scopes[scope], session, kafka, options)
+        for name in jobs:
+            job = _Attempts(shared, shared.plan.topology.scopes[name], session, kafka, options)
             job.start()
             running.append(job)
         while running and not stop():
@@ -169,21 +169,20 @@ def run_jobs(
             job.driver.close()
 
 
-def check_boxes(shared: Shared, boxes: Sequence[str]) -> Sequence[str]:
-    """Return the boxes, after checking that each runs on Spark.
+def jobs_of(plan: Plan, boxes: Sequence[str]) -> list[str]:
+    """Return the scopes of some boxes on Spark, each once; of all boxes if none is named.
 
     Raises:
         NoSuchBoxError: If a box does not run on Spark.
     """
-    on_spark = shared.plan.topology.spark
+    on_spark = plan.topology.spark
     for box in boxes:
         if box not in on_spark:
             known = ", ".join(map(repr, on_spark)) or "none"
             raise NoSuchBoxError(
-                f"network {shared.plan.network!r} has no aggregate {box!r} with place='spark'; "
-                f"it has: {known}"
+                f"network {plan.network!r} has no box {box!r} with place='spark'; it has: {known}"
             )
-    return boxes
+    return list(dict.fromkeys(map(plan.topology.scope_of, boxes or on_spark)))
 
 
 SESSION_MS = 6_000

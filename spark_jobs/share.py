@@ -1,14 +1,14 @@
-"""What one writer does in a batch: states and tuples in, states and revisions out.
+"""What one part of a grouped step does in a batch: states and tuples in, states and revisions out.
 
-Its share are the groups of some places, a hash of the group, in all windows. Pure: does not depend
-on Spark, its state store or Kafka.
+Its share are the groups of some *places*, a hash of the group, in all windows. It keeps the windows
+of each slab apart. Pure: does not depend on Spark, its state store or Kafka.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -16,38 +16,29 @@ import polars as pl
 
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.base import Need, Refused
+from errata.processors.boxes.base import Need, Outcome, Refused
 from errata.processors.tasks import rebuild
-from errata.processors.wire.replay import pack, unpack
-from errata.processors.wire.report import NEVER
+from errata.processors.wire.replay import unpack
+from errata.processors.wire.report import NEVER, CountKey
 from errata.schemas import by_column
+from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
-from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, Shares, pack_dead_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.routing import (
+    RESULTS,
+    SIGN,
+    TUPLES,
+    Row,
+    Shares,
+    StepResult,
+    pack_dead_letters,
+)
 from errata.spark_jobs.spool import spooled
-from errata.spark_jobs.state_map import PLACE, PLACE_BITS, Blobs, StateMap
+from errata.spark_jobs.state_map import PLACE, PLACE_BITS, Blobs, StateMap, changed_rows
+from errata.spark_jobs.steps import Step
 
 _ROW, _GONE = "@row", "@gone"
-
-
-@dataclass(frozen=True)
-class ShareResult:
-    """The result of a batch for one share.
-
-    Args:
-        revisions: Revisions of the job's arc.
-        counts: Running totals to add.
-        dead_letters: Blocks of dead letters.
-    """
-
-    revisions: pl.DataFrame
-    counts: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: Sequence[bytes] = ()
-
-    def block(self) -> bytes:
-        """Return the revisions as a block; empty for none."""
-        return pack(self.revisions, is_small=True) if self.revisions.height else b""
 
 
 @dataclass(frozen=True)
@@ -56,16 +47,34 @@ class Share:
 
     Args:
         job: The job.
+        step: The step.
         blobs: Where their states are kept.
     """
 
     job: Job
+    step: Step
     blobs: Blobs
 
     @property
     def box(self) -> Aggregate:
         """The aggregate."""
-        return self.job.box
+        return self.step.aggregate
+
+    def run(
+        self, batch: Batch, rows: Iterable[Row]
+    ) -> Generator[Need, Sequence[pl.DataFrame], list[StepResult]]:
+        """Process a batch; yields needs for what the states don't hold, and is sent the tuples.
+
+        Args:
+            batch: The batch; it follows the states.
+            rows: Tuples that leave and enter, and emitted results, in any order.
+        """
+        if batch.is_whole:
+            return list(self.rebuild(batch, rows))
+        tuples = (row for row in rows if row.kind == TUPLES)
+        in_order = (row.block for row in sorted(tuples, key=lambda row: row.origin))
+        result = yield from self.process(batch, in_order)
+        return [] if result is None else [result]
 
     @cached_property
     def states(self) -> StateMap:
@@ -87,7 +96,7 @@ class Share:
 
     def process(
         self, batch: Batch, blocks: Iterable[bytes]
-    ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult | None]:
+    ) -> Generator[Need, Sequence[pl.DataFrame], StepResult | None]:
         """Process a batch; yields a need for what the states don't hold, and is sent the tuples.
 
         Args:
@@ -108,14 +117,24 @@ class Share:
         )
         dead_letters = self._dead_letters(batch, outcome.refused)
         self._save(batch, states, outcome.live.states)
-        counts = {
-            **outcome.counts, **box.count_results(outcome.revisions, wm_before=batch.wm_before)
-        }  # fmt: skip
-        return ShareResult(outcome.revisions, counts, dead_letters)
+        return self._result(batch, outcome, outcome.revisions, dead_letters)
 
-    def rebuild(
-        self, batch: Batch, rows: Iterable[tuple[int, int, bytes]]
-    ) -> Iterator[ShareResult]:
+    def _result(
+        self, batch: Batch, outcome: Outcome, written: pl.DataFrame, dead_letters: list[bytes]
+    ) -> StepResult:
+        """Return what is told of an outcome; its topic may get other revisions."""
+        name = self.box.arc.name
+        counts = {
+            **outcome.counts, **self.box.count_results(written, wm_before=batch.wm_before)
+        }  # fmt: skip
+        return StepResult(
+            {name: outcome.revisions},
+            {name: written} if name in self.job.outputs else {},
+            {str(CountKey(what, name)): n for what, n in counts.items()},
+            dead_letters,
+        )
+
+    def rebuild(self, batch: Batch, rows: Iterable[Row]) -> Iterator[StepResult]:
         """Build states from the whole content; yield the difference to the emitted results.
 
         Windows whose tuples can no longer be revised are left unchanged: the topic may no longer
@@ -123,11 +142,12 @@ class Share:
 
         Args:
             batch: The batch.
-            rows: Kind, origin and block of tuples and emitted results, in any order.
+            rows: Tuples and emitted results, in any order.
         """
         with spooled(batch.parts, lambda rows: _part(rows[PLACE], batch.parts)) as spool:
-            for kind, origin, block in rows:
-                spool.add(unpack(block), kind=kind, origin=origin)
+            for row in rows:
+                if row.kind in (TUPLES, RESULTS):
+                    spool.add(unpack(row.block), kind=row.kind, origin=row.origin)
             for slab in self.states.slabs:
                 self.states.drop(slab)
             for part in range(batch.parts):
@@ -137,7 +157,7 @@ class Share:
 
     def _states(self, batch: Batch, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the states that the windows which may change or close are computed from."""
-        box, slabs = self.box, self.job.slabs
+        box, slabs = self.box, self.step.slabs
         places = defaultdict[int, list[pl.Series]](list)
 
         def add(slab: int, found: pl.Series) -> None:
@@ -164,7 +184,7 @@ class Share:
 
     def _save(self, batch: Batch, before: pl.DataFrame, after: pl.DataFrame) -> None:
         """Write the states that are new or changed; forget those that are of no more use."""
-        box, slabs = self.box, self.job.slabs
+        box, slabs = self.box, self.step.slabs
 
         def kept(states: pl.DataFrame) -> pl.Series:
             return box.is_kept(states, batch.wm)
@@ -174,17 +194,15 @@ class Share:
                 self.states.drop(slab)
         gone = by_column.kept(before, kept(before))
         gone = gone.join(after, on=box.keys, how="anti", nulls_equal=True)
-        both = pl.concat([gone, _changed(before, after, box.keys)])
+        both = pl.concat([gone, changed_rows(before, after, box.keys)])
         is_gone = pl.Series(_GONE, np.arange(both.height) < gone.height)
-        placed = by_column.beside(Shares(self.job).placed(both), is_gone)
+        placed = by_column.beside(Shares(self.job, self.step).placed(both), is_gone)
         for (slab,), part in parted(placed, slabs.of(both[box.start])):
             changed = by_column.kept(part, ~part[_GONE]).drop(_GONE)
             removed = by_column.kept(part, part[_GONE]).select(*box.keys, PLACE)
             self.states.write(slab, changed, removed, kept=kept)
 
-    def rebuild_part(
-        self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame
-    ) -> ShareResult:
+    def rebuild_part(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> StepResult:
         """Build the states of some groups; return the difference to their emitted results.
 
         Args:
@@ -197,8 +215,8 @@ class Share:
         dead_letters = self._dead_letters(batch, refused, settled=batch.settled_before)
         revised = rebuild.difference(box.arc, emitted, results, settled=batch.settled_before)
         self._save(batch, live.states.clear(), live.states)
-        counts = box.count_results(revised, wm_before=batch.wm_before)
-        return ShareResult(revised, counts, dead_letters)
+        outcome = Outcome(live, frames.inserts(results.select(list(box.arc.fields))))
+        return self._result(batch, outcome, revised, dead_letters)
 
     def _dead_letters(
         self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER
@@ -210,14 +228,15 @@ class Share:
             refused: The results.
             settled: Of windows that ended by then nothing is new.
         """
-        dead_letters, spread = list[bytes](), Spread(self.box.arc, self.job.partition_count)
+        dead_letters, name = list[bytes](), self.box.arc.name
+        spread = Spread(self.box.arc, self.job.plan.placement.partitions[name])
         for refusal in refused:
             results = refusal.tuples.with_row_index(_ROW)
-            if not self.job.slabs.is_one:
+            if not self.step.slabs.is_one:
                 results = results.filter(self.box.ends(results) > settled)
             for (partition,), part in parted(results, spread.places(results)):
                 dead_letters += pack_dead_letters(
-                    self.job, batch, self.job.name, [refusal.only(part[_ROW])], partition=partition
+                    self.job, batch, name, [refusal.only(part[_ROW])], partition=partition
                 )
         return dead_letters
 
@@ -225,18 +244,3 @@ class Share:
 def _part(places: pl.Series, parts: int) -> pl.Series:
     """Return by place the part of the groups that it is in: a range of places."""
     return pl.Series(places.to_numpy().astype(np.int64) * parts >> PLACE_BITS)
-
-
-def _changed(before: pl.DataFrame, after: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return the rows of `after` that are new, or differ from the row of their key in `before`."""
-    if before.is_empty():
-        return after
-    known = by_column.pick(before, keys).with_row_index(_ROW)
-    rows = by_column.pick(after, keys).join(
-        known, on=keys, how="left", nulls_equal=True, maintain_order="left"
-    )[_ROW]
-    is_new = rows.is_null()
-    differs, old = is_new.clone(), by_column.rows(before, rows.fill_null(0))
-    for name in after.columns:
-        differs |= after[name].ne_missing(old[name])
-    return by_column.kept(after, differs)

@@ -1,13 +1,14 @@
-"""The stages of a batch, as Spark runs them on executors: source, stateful operator, writer.
+"""The stages of a batch, as Spark runs them on executors: source, stateful operators, writer.
 
-The source is a Python data source that reads an arc in whole epochs, as blocks.
+The source is a Python data source that reads the job's inputs in whole epochs, as blocks.
 
-The operator has one share of the groups for each Spark task, under one key, with its states in
-Spark's store (`state_map`). Blocks arrive in any order; they are processed in the order of their
-origin, so that a rerun of a batch returns bit-identical results. The executor sends replay requests
-over topics for tuples that the states don't hold.
+There is an operator for each level of the job's steps (`steps`), one after the other. A part of a
+step has a key of its own, with its states in Spark's store (`state_map`). Blocks arrive in any
+order; they are processed in the order of their origin, so that a rerun of a batch returns
+bit-identical results. The executor sends replay requests over topics for tuples that the states
+don't hold.
 
-The writer writes a batch's revisions to the job's arc, one transaction for each task. The
+The writer writes a batch's revisions to the job's arcs, one transaction for each task. The
 transactional id is that of the task's place in the batch. A new attempt of the driver fences all of
 them before it looks for the last records written, so no late write of an older attempt follows. If
 a batch is rerun within one attempt, it writes exact copies: readers use one of them.
@@ -15,6 +16,7 @@ a batch is rerun within one attempt, it writes exact copies: readers use one of 
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 import zlib
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Row
+from pyspark.sql import Row as SparkRow
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.datasource import (
@@ -38,7 +40,6 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from errata.processors.arcs.arc_topic import Meta
-from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Need
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.reports.progress_view import View
@@ -51,19 +52,27 @@ from errata.processors.wire.report import CountKey
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs import blocks
-from errata.spark_jobs.blocks import (
+from errata.spark_jobs.blocks import Stretch
+from errata.spark_jobs.epochs import Batch, Bound, Epochs
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.partition_step import PartitionStep
+from errata.spark_jobs.place import Place
+from errata.spark_jobs.routing import (
+    COUNTS,
     DEAD_LETTERS,
     HEADER,
     RESULTS,
+    REVISIONS,
     TICK,
     TUPLES,
-    Stretch,
+    Row,
+    StepResult,
+    result_rows,
     unpack_dead_letters,
 )
-from errata.spark_jobs.epochs import Batch, Bound, Epochs
-from errata.spark_jobs.job import Job
-from errata.spark_jobs.share import Share, ShareResult
-from errata.spark_jobs.state_map import Cache, Cached, Key
+from errata.spark_jobs.share import Share
+from errata.spark_jobs.state_map import Cache, Cached, Key, Maps
+from errata.spark_jobs.steps import Step
 from errata.topics.cluster import Cluster, TopicPartition
 
 REPORT_S = 60.0
@@ -161,14 +170,14 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         text = stretch.batch.text()
         for row in blocks.read(self.job, stretch, self.job.cluster()):
             if row is not None:
-                yield blocks.record(*row, batch=text)
+                yield blocks.record(row, batch=text)
 
 
 def source_of(job: Job) -> type[DataSource]:
     """Return the data source of a job, to be registered with a session under its `name_of`."""
 
     class EpochSource(DataSource):  # type: ignore[misc]
-        """One arc in whole epochs."""
+        """The inputs of a job in whole epochs."""
 
         @classmethod
         def name(cls) -> str:
@@ -209,13 +218,13 @@ class Replays:
             self._client.number = secrets.randbits(48) << 8  # others send under the same name
         return self._client
 
-    def inputs(self, need: Need, batch: Batch) -> list[pl.DataFrame]:
-        """Return the aggregate's inputs in some event-time ranges of groups, as of the batch.
+    def inputs(self, need: Need, batch: Batch, *, box: str) -> list[pl.DataFrame]:
+        """Return an aggregate's inputs in some event-time ranges of groups, as of the batch.
 
         Raises:
             ReplayRefusedError: If a sweeper can't give a complete answer.
         """
-        requests = replay_requests(self.job, need, batch)
+        requests = replay_requests(self.job, need, batch, box=box)
         replies = self._open().fetch(
             requests, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
         )
@@ -225,116 +234,135 @@ class Replays:
                 time.sleep(IDLE_S)
         except StopIteration as stop:
             replayed: list[pl.DataFrame] = stop.value
-        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
+        return self.job.plan.paths[box].inputs(replayed, wm=batch.wm)
 
 
-def replay_requests(job: Job, need: Need, batch: Batch) -> list[ReplayQuery]:
+def replay_requests(job: Job, need: Need, batch: Batch, *, box: str) -> list[ReplayQuery]:
     """Return the replay requests of a need: groups may be in any partition."""
     return [
         ReplayQuery(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
-        for anchor in job.plan.paths[job.name].anchors
+        for anchor in job.plan.paths[box].anchors
     ]
 
 
 _REPLAYS: dict[tuple[str, int], Replays] = {}
 
 
-def run_with_replays(
-    job: Job, batch: Batch, run: Generator[Need, Sequence[pl.DataFrame], ShareResult | None]
-) -> ShareResult | None:
-    """Run a share to its end; this process replays the tuples that it needs."""
+StepRun = Generator[Need, Sequence[pl.DataFrame], list[StepResult]]
+"""A part of a step in a batch: yields needs for tuples that its states don't hold."""
+
+
+def run_with_replays(job: Job, batch: Batch, step: Step, run: StepRun) -> list[StepResult]:
+    """Run a part of a step to its end; this process replays the tuples that it needs."""
     replays = _REPLAYS.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
+    box = step.boxes[-1].arc.name
     try:
         need = next(run)
         while True:
-            need = run.send(replays.inputs(need, batch))
+            need = run.send(replays.inputs(need, batch, box=box))
     except StopIteration as stop:
-        result: ShareResult | None = stop.value
-        return result
+        results: list[StepResult] = stop.value
+        return results
+
+
+def run_of(job: Job, batch: Batch, key: int, rows: Iterable[Row], maps: Maps) -> StepRun:
+    """Return the run of a part of a step.
+
+    Args:
+        job: The job.
+        batch: The batch.
+        key: The key of the part.
+        rows: What the step gets, in any order.
+        maps: Where its states are kept.
+    """
+    step, slot = job.by_key[key]
+    if step.is_grouped:
+        return Share(job, step, maps("")).run(batch, rows)
+    return PartitionStep(job, step, slot, maps).run(batch, rows)
 
 
 CACHE_BYTES = 128_000_000
 """How many bytes of states, as they are stored, a worker of Spark's keeps in memory."""
 _CACHE = Cache(CACHE_BYTES)
 
-OUTPUT = "kind int, batch string, block binary, counts map<string, long>"
-"""Revisions of one share; the batch's metadata; dead letters."""
-
 
 class Stored:
-    """Blobs in a map of Spark's store."""
+    """Blobs in a map of Spark's store.
 
-    def __init__(self, states: Any) -> None:
-        self._states = states
+    Args:
+        states: The map.
+        name: The name of the blobs' own map in it.
+    """
+
+    def __init__(self, states: Any, name: str) -> None:
+        self._states, self._name = states, name
 
     def get(self, key: Key) -> bytes | None:
         """Return a blob; None if there is none."""
-        found = self._states.getValue(key)
+        found = self._states.getValue((self._name, *key))
         return None if found is None else bytes(found[0])
 
     def put(self, key: Key, blob: bytes) -> None:
         """Write a blob."""
-        self._states.updateValue(key, (blob,))
+        self._states.updateValue((self._name, *key), (blob,))
 
     def remove(self, key: Key) -> None:
         """Remove a blob."""
-        self._states.removeKey(key)
+        self._states.removeKey((self._name, *key))
 
 
 class Operator(StatefulProcessor):  # type: ignore[misc]
-    """Runs the aggregate of a job.
+    """Runs the steps of a level; what is for later levels, or for the writer, passes through.
 
     Args:
         job: The job.
+        level: The level.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, level: int) -> None:
+        self.job, self.level = job, level
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
-        self._states = handle.getMapState("states", "slab long, number long", "blob binary")
+        key = "name string, slab long, number long"
+        self._states = handle.getMapState("states", key, "blob binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Process the rows of one share."""
+    def handleInputRows(
+        self, key: Any, rows: Iterator[SparkRow], timerValues: Any
+    ) -> Iterator[SparkRow]:
+        """Process the rows of one part of a step."""
         first = next(rows)  # a row for each block
-        text, rows = first.batch, chain([first], rows)
-        batch, owner = Batch.of(text), (self.job.transactional_id, key)
-        share = Share(self.job, Cached(Stored(self._states), owner, _CACHE))
-        passed = list[Row]()
-        blocks = _blocks(rows, passed)
-        if batch.is_whole:
-            results: Iterable[ShareResult | None] = share.rebuild(batch, blocks)
-        else:
-            in_order = (block for *_, block in sorted(blocks))
-            results = [run_with_replays(self.job, batch, share.process(batch, in_order))]
-        for result in results:
-            if result is not None:
-                yield _row(TUPLES, text, result.block(), counts=result.counts)
-                for block in result.dead_letters:
-                    yield _row(DEAD_LETTERS, text, block)
-        for row in passed:
-            yield _row(row.kind, text, bytes(row.block))
+        (number,), text, rows = key, first.batch, chain([first], rows)
+        step, slot = self.job.by_key[number]
+        if step.level != self.level:
+            yield from rows
+            return
+        job, batch, passed = self.job, Batch.of(text), list[SparkRow]()
+
+        def maps(name: str) -> Cached:
+            owner = job.transactional_id, number, name
+            return Cached(Stored(self._states, name), owner, _CACHE)
+
+        run = run_of(job, batch, number, _own(rows, passed), maps)
+        for row in result_rows(job, batch, step, slot, run_with_replays(job, batch, step, run)):
+            yield SparkRow(**row._asdict(), batch=text)
+        yield from passed
 
     def close(self) -> None:
         """Do nothing: connections live as long as the process."""
 
 
-def _blocks(rows: Iterable[Row], passed: list[Row]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield kind, origin and block of tuples and results; rows for the report go to `passed`."""
+def _own(rows: Iterable[SparkRow], passed: list[SparkRow]) -> Iterator[Row]:
+    """Yield what a step gets; rows for the writer go to `passed`."""
     for row in rows:
         if row.kind in (TUPLES, RESULTS):
-            yield row.kind, row.origin, bytes(row.block)
+            yield Row(row.key, row.kind, row.origin, bytes(row.block), row.arc)
         elif row.kind != TICK:
             passed.append(row)
 
 
-def _row(kind: int, batch: str, block: bytes, *, counts: Mapping[str, int] | None = None) -> Row:
-    return Row(kind=kind, batch=batch, block=block, counts=dict(counts or {}))
-
-
 WRITTEN = (
-    "batch string, resume string, ends map<int, long>, counts map<string, long>, "
+    "batch string, resume string, ends string, counts map<string, long>, "
     "refused map<int, map<string, long>>"
 )
 """What a task of a batch returns to the driver: one row, without any data."""
@@ -342,7 +370,7 @@ _WRITTEN = pa.schema(
     [
         ("batch", pa.string()),
         ("resume", pa.string()),
-        ("ends", pa.map_(pa.int32(), pa.int64())),
+        ("ends", pa.string()),
         ("counts", pa.map_(pa.string(), pa.int64())),
         ("refused", pa.map_(pa.int32(), pa.map_(pa.string(), pa.int64()))),
     ]
@@ -361,19 +389,19 @@ class Writer:
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write, and return what was written once the brokers have acknowledged all of it."""
-        batch, resume, revisions = "", "", list[bytes]()
-        counts, dead_letters = Counter[str](), list[bytes]()
+        batch, resume, counts = "", dict[str, int](), Counter[str]()
+        revisions, dead_letters = list[Row](), list[bytes]()
         for records in rows:
             for row in records.to_pylist():  # a row for each block
-                batch = row["batch"]
+                batch = row.pop("batch")
                 if row["kind"] == HEADER:
-                    resume += row["block"].decode() + ","
+                    resume |= json.loads(row["block"])
                 elif row["kind"] == DEAD_LETTERS:
                     dead_letters.append(row["block"])
-                else:
-                    if row["block"]:
-                        revisions.append(row["block"])
-                    counts.update(dict(row["counts"]))
+                elif row["kind"] == COUNTS:
+                    counts.update(json.loads(row["block"]))
+                elif row["kind"] == REVISIONS:
+                    revisions.append(Row(**row))
         if not batch:
             return
         number = TaskContext.get().partitionId()
@@ -381,8 +409,8 @@ class Writer:
         made = write(self.job, self.job.cluster(), Batch.of(batch), *content, number=number)
         written = {
             "batch": batch,
-            "resume": resume,
-            "ends": list(made.ends.items()),
+            "resume": json.dumps(resume),
+            "ends": json.dumps({str(place): end for place, end in made.ends.items()}),
             "counts": list(counts.items()),
             "refused": [(p, list(tally.items())) for p, tally in made.refused.items()],
         }
@@ -393,11 +421,11 @@ class Written(NamedTuple):
     """What a writer has written.
 
     Args:
-        ends: By partition of the arc, the offset behind the last record.
+        ends: By partition of an arc, the offset behind the last record.
         refused: By partition, the counts of its dead letters.
     """
 
-    ends: Mapping[int, int]
+    ends: Mapping[Place, int]
     refused: Mapping[int, Mapping[str, int]]
 
 
@@ -405,7 +433,7 @@ def write(
     job: Job,
     cluster: Cluster,
     batch: Batch,
-    revisions: Sequence[bytes],
+    revisions: Sequence[Row],
     dead_letters: Sequence[bytes],
     *,
     number: int,
@@ -416,30 +444,29 @@ def write(
         job: The job.
         cluster: The cluster.
         batch: The batch of the revisions.
-        revisions: Blocks of revisions of the job's arc; one is unpacked at a time.
+        revisions: Rows of revisions of the job's arcs; one is unpacked at a time.
         dead_letters: Blocks of dead letters.
         number: The number of this writer in the batch, in [0, writers).
     """
     refused = defaultdict[int, Counter[str]](Counter)
     if not (revisions or dead_letters) or batch.epoch <= min(job.done):
         return Written({}, refused)
-    arc, codec = job.plan.topology.arcs[job.name], job.codec(job.name)
-    spread, written = Spread(arc, job.partition_count), set[int]()
+    codecs = {arc: job.codec(arc) for arc in dict.fromkeys(row.arc for row in revisions)}
+    written = set[Place]()
     transactions = cluster.transactions(job.writer_id(number))
     try:
         transactions.begin()
-        for block in revisions:
-            for emission in spread.emissions(unpack(block), batch.epoch):
-                for (partition,), part in parted(emission.revisions, emission.partitions):
-                    if batch.epoch <= job.done[partition]:
-                        continue
-                    meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
-                    keys, values = codec.encode(part, meta)
-                    places = [partition] * len(keys)
-                    transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
-                    written.add(partition)
+        for row in revisions:
+            partition, codec = row.partition, codecs[row.arc]
+            if batch.epoch <= job.done[partition]:
+                continue
+            meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
+            keys, values = codec.encode(unpack(row.block), meta)
+            places = [partition] * len(keys)
+            transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
+            written.add(Place(row.arc, partition))
         for block in dead_letters:
-            told = unpack_dead_letters([block])
+            told = unpack_dead_letters(block)
             letters = [letter for _, letter in told]
             produce_records(transactions, dead_letter_records(job, letters))
             partition = TaskId.parse(letters[0].task).partition
@@ -449,5 +476,8 @@ def write(
         transactions.commit()
     finally:
         transactions.close()
-    ends = {p: flushed[TopicPartition(codec.topic, p)].stop for p in written}
+    ends = {
+        place: flushed[TopicPartition(codecs[place.arc].topic, place.partition)].stop
+        for place in written
+    }
     return Written(ends, refused)

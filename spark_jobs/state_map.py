@@ -36,7 +36,7 @@ from errata.schemas import by_column
 PLACE = "@place"
 """Column of a row's place: a hash of its group, the same for all rows of a group."""
 PLACE_BITS = 30
-_GONE = "@gone"
+_GONE, _ROW = "@gone", "@row"
 
 BLOCK_BYTES = 1 << 20
 FOLD_BYTES = 1 << 16
@@ -65,6 +65,10 @@ class Blobs(Protocol):
 
     def remove(self, key: Key) -> None:
         """Remove a blob."""
+
+
+Maps = Callable[[str], Blobs]
+"""Returns where a map is kept, by its name: the state of a part of a step may have several."""
 
 
 @dataclass
@@ -389,3 +393,18 @@ def _alike(deltas: Sequence[_Blob]) -> list[_Blob]:
     """Return the newest deltas that are no larger, by their level, than the newest one."""
     level = deltas[-1].level
     return list(takewhile(lambda delta: delta.level <= level, reversed(deltas)))[::-1]
+
+
+def changed_rows(before: pl.DataFrame, after: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return the rows of `after` that are new, or differ from the row of their key in `before`."""
+    if before.is_empty():
+        return after
+    known = by_column.pick(before, keys).with_row_index(_ROW)
+    rows = by_column.pick(after, keys).join(
+        known, on=keys, how="left", nulls_equal=True, maintain_order="left"
+    )[_ROW]
+    is_new = rows.is_null()
+    differs, old = is_new.clone(), by_column.rows(before, rows.fill_null(0))
+    for name in after.columns:
+        differs |= after[name].ne_missing(old[name])
+    return by_column.kept(after, differs)

@@ -228,7 +228,7 @@ def _parts(parts: Parts) -> list[Actor]:
 def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     """Return a function that runs jobs on Spark with the checkpoints of `errata spark`."""
 
-    def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
+    def run(jobs: Sequence[str], meanwhile: Callable[[], bool]) -> None:
         from errata.spark_jobs.run import DriverLock, Options, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
@@ -238,15 +238,13 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
             shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={}
         )
         folder = _home(plan, place) / f"spark.v{shared.plan.deployment.version}"
-        rights = [
-            DriverLock(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes
-        ]
+        rights = [DriverLock(shared.cluster, plan.network, job) for job in jobs]
         try:
             for right in rights:  # wait until drivers of the old version have ended
                 right.wait()
             run_jobs(
                 job_shared,
-                boxes,
+                jobs,
                 session=session,
                 kafka=place.kafka,
                 options=Options(str(folder), once=True),

@@ -161,6 +161,8 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
         "topic": plan.deployment.topic(name) if name in plan.topology.topics else None,
         "keep_ms": plan.kept_ms.get(name),
     }
+    if name in plan.topology.spark:
+        row["place"] = "spark"
     if not plan.bounds[name].is_exact:
         row["within"] = _within(plan, name)
     if name not in plan.paths:
@@ -181,8 +183,8 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
         between_ms = max(anchor.extent_ms for anchor in path.anchors)
         replayed_ms = min(cost.replayed_ms + between_ms, FOREVER_MS)
         row["cost"] = {"replayed_ms": replayed_ms, "results": cost.results}
-    if name in plan.topology.spark:
-        row |= {"place": "spark", "horizon_ms": plan.topology.spark[name]}
+    if name in plan.topology.spark and box.is_grouped_on_spark:
+        row["horizon_ms"] = plan.topology.spark[name]
     return row | {
         "mode": choice.mode,
         "asked": choice.requested,

@@ -42,7 +42,9 @@ def spark(
     net: NetworkArgument,
     box: Annotated[
         list[str] | None,
-        typer.Option(help="An aggregate with place='spark'; may be repeated. By default all."),
+        typer.Option(
+            help="Run only the job of this box, which has place='spark'; may be repeated."
+        ),
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -85,7 +87,7 @@ def spark(
     from errata.spark_jobs.run import (  # these need PySpark
         DriverLock,
         Options,
-        check_boxes,
+        jobs_of,
         run_jobs,
     )
 
@@ -100,40 +102,34 @@ def spark(
             schemas = registry(cluster, place.registry)
             view = View(cluster, plan=plan)
             shared = Shared(cluster, plan, schemas, view, place.compaction_lag_ms, place.on_error)
-            boxes = check_boxes(shared, box or list(plan.topology.spark))
-            for name in boxes:
-                cluster.require(needs.of_scope(plan, plan.topology.scope_of(name)))
+            jobs = jobs_of(plan, box or ())
+            for name in jobs:
+                cluster.require(needs.of_scope(plan, name))
             # Join before Spark starts: the group notices a dead driver while Java starts.
-            rights = [
-                DriverLock(cluster, plan.network, plan.topology.scope_of(name)) for name in boxes
-            ]
+            rights = [DriverLock(cluster, plan.network, name) for name in jobs]
             pickle_by_value(network)
             home = place.state / plan.network / plan.deployment.id
             session = open_session(
                 master=master,
                 settings=settings,
-                name=f"errata {plan.network} {' '.join(boxes)}",
-                log=home / f"spark.{'.'.join(boxes)}.log",
+                name=f"errata {plan.network} {' '.join(jobs)}",
+                log=home / f"spark.{'.'.join(jobs)}.log",
             )
             for right in rights:
                 right.wait()
             folder = checkpoint or str(home / f"spark.v{plan.deployment.version}")
-            names = [
-                task
-                for name in boxes
-                for task in plan.placement.tasks(plan.topology.scope_of(name))
-            ]
+            names = [task for name in jobs for task in plan.placement.tasks(name)]
 
             def ended() -> bool:
                 if pulse.turn():
                     pulse.update((), metrics.work(shared, names, (), ()))
                 return stop()
 
-            context["network"], pulse.doing = plan.network, f"{', '.join(boxes)} on Spark"
+            context["network"], pulse.doing = plan.network, f"{', '.join(jobs)} on Spark"
             stop.running = True
             run_jobs(
                 shared,
-                boxes,
+                jobs,
                 session=session,
                 kafka=place.kafka,
                 options=Options(folder, once, every, max_records),

@@ -50,7 +50,7 @@ MOST_ATTEMPTS = 10
 log = logging.getLogger("errata")
 
 Jobs = Callable[[Sequence[str], Callable[[], bool]], None]
-"""Runs aggregates on Spark until they have processed all complete input.
+"""Runs jobs on Spark, by the names of their scopes, until they have processed all complete input.
 
 Calls the function repeatedly meanwhile.
 """
@@ -313,16 +313,15 @@ class Switch:
                 actor.close()
 
     def _due(self) -> list[str]:
-        """Return the aggregates on Spark that are behind although their input is complete."""
+        """Return the jobs on Spark that are behind although their input is complete."""
         plan, view, last = self.old.plan, self.old.view, self._last_epoch()
-        boxes = []
-        for box in plan.topology.spark:
-            scope = plan.topology.scopes[plan.topology.scope_of(box)]
+        jobs = []
+        for scope in (scope for scope in plan.topology.scopes.values() if scope.on_spark):
             behind = min(map(view.frontier, plan.placement.tasks(scope.name))) < last
             inputs = [(a, p) for a in scope.inputs for p in range(plan.placement.partitions[a])]
             if behind and all(view.complete(*place)[0] >= last for place in inputs):
-                boxes.append(box)
-        return boxes
+                jobs.append(scope.name)
+        return jobs
 
     # ---------------------------------------------------------------- begin the new version
 

@@ -91,6 +91,8 @@ class Aggregate(Windowed):
 
     # ---------------------------------------------------------------- modes
 
+    is_grouped_on_spark = True
+
     def choose_mode(self, request: ModeRequest) -> Choice | Fault:
         """Return how it revises closed windows, or a fault if the requested mode is impossible.
 

@@ -437,8 +437,16 @@ class Box(ABC):
         """The input that holds the identity of each of its tuples; None if there is none."""
         return self.inputs[0] if self.is_tuple_wise else None
 
+    @property
+    def disjoint(self) -> tuple[str, ...]:
+        """The inputs of which no two may hold one identity in one epoch."""
+        return ()
+
     runs_before_spark: bool = False
-    """Whether a Spark job may run it, before the aggregate that is placed there."""
+    """Whether a Spark job may run it, before the box that is placed there."""
+
+    is_grouped_on_spark: bool = False
+    """Whether on Spark its groups are divided by Spark's shuffle, and not by partitions."""
 
     def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: it processes each tuple independently of the others.

@@ -67,16 +67,17 @@ class Counting(Aggregating, Ordered):
     def choose_mode(self, request: ModeRequest) -> Choice | Fault:
         """Return how it revises emitted results: it rereads groups, or keeps its whole input."""
         requested = RESIDENT if request.override == RESIDENT else self.mode
-        if requested in (ADAPTIVE, RESIDENT):
+        if request.on_spark:
+            requested = self.mode
+        if requested == ADAPTIVE or (requested == RESIDENT and not request.on_spark):
             reason = "requested" if requested == RESIDENT else READ_AGAIN
             return Choice(requested, requested, reason, illegal=NEVER_LEGAL)
-        return Fault(
-            self.arc.name,
-            f"mode={ADAPTIVE!r} or mode={RESIDENT!r} with windows that count tuples",
-            f"{requested!r}, but {NO_RADIUS}",
-            "omit mode=",
-            request.place,
-        )
+        need = f"mode={ADAPTIVE!r} or mode={RESIDENT!r} with windows that count tuples"
+        if request.on_spark:
+            need = f"mode={ADAPTIVE!r} with windows that count tuples and place='spark'"
+        why_not = "Spark keeps its input" if requested == RESIDENT else NO_RADIUS
+        found = f"{requested!r}, but {why_not}"
+        return Fault(self.arc.name, need, found, "omit mode=", request.place)
 
     def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Counting:
         """Return the aggregate configured for a mode."""

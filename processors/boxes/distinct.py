@@ -37,7 +37,7 @@ class Distinct(Aggregate):
 
     def choose_mode(self, request: ModeRequest) -> Choice:
         """Return how it revises emitted tuples: from its states, and by replay if necessary."""
-        mode = RESIDENT if request.override == RESIDENT else UPSTREAM
+        mode = RESIDENT if request.override == RESIDENT and not request.on_spark else UPSTREAM
         illegal = {DOWNSTREAM: "its tuples don't carry the number of copies"}
         return Choice(
             mode, mode, "requests the copies when the earliest is deleted", illegal=illegal

@@ -43,6 +43,11 @@ class Union(Stateless):
         """The tag, if there is one."""
         return frozenset() if self.tag is None else frozenset((self.tag,))
 
+    @property
+    def disjoint(self) -> tuple[str, ...]:
+        """All inputs, if no tag tells their tuples apart."""
+        return self.inputs if self.tag is None else ()
+
     def describe(self) -> dict[str, object]:
         """Return its definition as plain data."""
         return {"union": list(self.inputs), "tag": self.tag}

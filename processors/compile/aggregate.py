@@ -36,6 +36,7 @@ from errata.processors.compile.typed import (
     visible,
 )
 from errata.processors.declare import declarations as declared
+from errata.processors.declare.declarations import SPARK
 from errata.processors.declare.network import Network
 from errata.processors.expressions.errors import ExpressionError
 from errata.processors.expressions.expression import Expression, compile_expression
@@ -217,7 +218,6 @@ def counting_arc(
 MOST_WINDOWS = 1_000
 """Most windows that may hold one tuple: each of them is updated for every tuple."""
 
-SPARK = "spark"
 """The place of an aggregate that a Structured Streaming job runs."""
 
 
@@ -249,17 +249,13 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         )
     positive(typed, box, box.partitions, "partitions")
     horizon_ms = duration(typed, box, box.horizon, "horizon")
-    on_spark = _check_place(box, typed)
+    is_grouped = _check_place(box, typed)
     results, states = type_results(box, above, typed)
     if len(typed.faults) > before:
         return
-    partition_by = above.partition_by
-    if on_spark:  # Spark's own shuffle brings groups together
+    if is_grouped:
         typed.spark[box.name] = horizon_ms
-        partition_by = partition_by if set(partition_by) <= set(by) else by
-    elif box.partitions is not None or not set(partition_by) <= set(by):
-        above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
-        partition_by = above.partition_by
+    above, partition_by = _by_group(box, by, above, typed, is_grouped=is_grouped)
     common: dict[str, Any] = {
         "input": above,
         "by": by,
@@ -296,26 +292,43 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
     typed.boxes[box.name] = make(arc=arc, window=box.window or History(), **common)
 
 
+def _by_group(
+    box: declared.Aggregate | declared.Distinct,
+    by: tuple[str, ...],
+    above: Arc,
+    typed: Typed,
+    *,
+    is_grouped: bool,
+) -> tuple[Arc, tuple[str, ...]]:
+    """Return the arc that a box reads, an exchange if it has to, and the partitioning of its own.
+
+    Args:
+        box: The box.
+        by: Its groups.
+        above: Its input.
+        typed: The result so far; gets the exchange.
+        is_grouped: Whether Spark's own shuffle brings groups together.
+    """
+    is_together = set(above.partition_by) <= set(by)
+    if is_grouped:
+        if box.partitions is not None:
+            remedy = "leave it out: its arc has as many as its input"
+            fault(typed, box, f"no partitions= with place={SPARK!r}", box.partitions, remedy)
+        return above, above.partition_by if is_together else by
+    if box.partitions is not None or not is_together:
+        above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
+    return above, above.partition_by
+
+
 def _check_place(box: declared.Aggregate, typed: Typed) -> bool:
-    """Whether an aggregate is placed on Spark; notes faults of the placement."""
-    if box.place_of_work not in (None, SPARK):
-        remedy = f"write place={SPARK!r}, or leave place out"
-        fault(typed, box, f"place={SPARK!r} or no place", repr(box.place_of_work), remedy)
-    on_spark = box.place_of_work == SPARK
-    if box.horizon is not None and not on_spark:
+    """Whether Spark's shuffle divides an aggregate's groups; notes faults of the placement."""
+    on_spark = box.place_of_work == SPARK and not typed.is_loop
+    is_grouped = on_spark and not isinstance(box.window, RowWindow)
+    if box.horizon is not None and not is_grouped:
         actual, remedy = repr(box.horizon), f"leave horizon out, or write place={SPARK!r}"
-        fault(typed, box, f"horizon= only with place={SPARK!r}", actual, remedy)
-    if isinstance(box.window, RowWindow) and on_spark:
-        actual = f"windows that count tuples, with place={SPARK!r}"
-        remedy = "leave place out, or use windows of time"
-        fault(typed, box, "windows of time for a job on Spark", actual, remedy)
-    if box.partitions is not None and on_spark:
-        actual, remedy = (
-            repr(box.partitions),
-            "leave it out: its arc has as many as its input",
-        )
-        fault(typed, box, f"no partitions= with place={SPARK!r}", actual, remedy)
-    return on_spark
+        need = f"horizon= only with place={SPARK!r} and windows of time"
+        fault(typed, box, need, actual, remedy)
+    return is_grouped
 
 
 def _check_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
@@ -375,10 +388,7 @@ def type_distinct(network: Network, box: declared.Distinct, typed: Typed) -> Non
         )
     if len(typed.faults) > before:
         return
-    partition_by = above.partition_by
-    if box.partitions is not None or not set(partition_by) <= set(by):
-        above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
-        partition_by = above.partition_by
+    above, partition_by = _by_group(box, by, above, typed, is_grouped=box.place_of_work == SPARK)
     time, builder = above.event_time, Results(above, {})
     results = {} if time in by else {time: builder.make(f"min(`{time}`)", fields=above.fields)}
     fields = {name: above.fields[name] for name in (*by, *results)}

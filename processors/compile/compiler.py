@@ -20,6 +20,7 @@ from errata.processors.compile.join import type_join, type_lookup
 from errata.processors.compile.lag import type_lag
 from errata.processors.compile.loop import type_iterate
 from errata.processors.compile.modes import choose
+from errata.processors.compile.places import place_boxes
 from errata.processors.compile.scopes import assign_scopes, members
 from errata.processors.compile.significance import keep_back
 from errata.processors.compile.sources_and_sinks import refuse_own_topics, type_sinks, type_source
@@ -68,8 +69,8 @@ def compile_network(
         network: The declared network.
         mode: Overrides the mode of every aggregate.
         every_arc: Write every arc to a topic, not only those that are read: for `Driver`.
-        on_spark: Whether aggregates placed on Spark run there; if not, Errata's processes run them,
-            on one partition.
+        on_spark: Whether boxes placed on Spark run there; if not, Errata's processes run them, on
+            one partition.
 
     Raises:
         NetworkError: If it can't run; holds every fault.
@@ -81,7 +82,7 @@ def compile_network(
     if not network.declarations:
         faults.append(Fault(network.name, "at least one source", "none", "declare one"))
     scopes = assign_scopes(network, typed, faults)
-    paths, choices, more = choose(network, typed, mode=mode)
+    paths, choices, more = choose(network, typed, scopes=scopes, mode=mode)
     faults += more
     faults += _refuse_bound(typed, paths)
     if faults:
@@ -113,25 +114,29 @@ def compile_network(
 
 
 def _refuse_bound(typed: Typed, paths: Mapping[str, ReplayPath]) -> Iterator[Fault]:
-    """Yield a fault for each aggregate on Spark that would read a bound source."""
+    """Yield a fault for each box on Spark that would read a bound source."""
     for name in typed.spark:
         read = [anchor.arc.name for anchor in paths[name].anchors] if name in paths else []
         for source in {*typed.boxes[name].inputs, *read}:
             if source in typed.sources and typed.sources[source].is_bound:
-                need = "a box with keep= between an aggregate on Spark and the arc it is bound to"
+                need = "a box with keep= between a box on Spark and the arc it is bound to"
                 remedy = "put a filter of all tuples there, with keep="
                 yield Fault(name, need, f"source {source!r}, of another network", remedy)
 
 
 def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
-    """Return how long each aggregate on Spark keeps states; by default a day, if so long."""
+    """Return how long each aggregate on Spark keeps states; by default a day, if so long.
+
+    0 for other boxes on Spark: they keep what a revision may need.
+    """
     keeps = kept(typed)
-    return {
-        name: min(HORIZON_MS, max(keeps[anchor.arc.name] for anchor in paths[name].anchors))
-        if requested is None
-        else requested
-        for name, requested in typed.spark.items()
-    }
+    horizons_ms = dict[str, int]()
+    for name, requested in typed.spark.items():
+        if requested is None and typed.boxes[name].is_grouped_on_spark:
+            longest_ms = max(keeps[anchor.arc.name] for anchor in paths[name].anchors)
+            requested = min(HORIZON_MS, longest_ms)
+        horizons_ms[name] = requested or 0
+    return horizons_ms
 
 
 def kept(typed: Typed) -> dict[str, int]:
@@ -168,7 +173,11 @@ def _type_all(network: Network, declarations: Iterable[declared.Declaration], ty
     }
     for declaration in declarations:
         if all(name in typed.arcs for name in declaration.reads):  # else a fault is noted above
+            known = set(typed.boxes)
             makers[type(declaration)](network, declaration, typed)
+            if not typed.is_loop:
+                made = [name for name in typed.boxes if name not in known]
+                place_boxes(declaration, typed, made=made)
             if declaration.significance is not None:
                 keep_back(declaration, typed)
 

@@ -7,7 +7,7 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -23,13 +23,14 @@ from errata.schemas.arc import Arc
 
 
 def choose(
-    network: Network, typed: Typed, *, mode: str | None
+    network: Network, typed: Typed, *, scopes: Mapping[str, str], mode: str | None
 ) -> tuple[dict[str, ReplayPath], dict[str, Choice], list[Fault]]:
     """Return replay paths of boxes that request history, modes of boxes, and faults.
 
     Args:
         network: The declared network.
         typed: Its boxes; they get their modes.
+        scopes: The scope of each box.
         mode: Overrides the mode of every aggregate.
     """
     paths: dict[str, ReplayPath] = {}
@@ -38,7 +39,7 @@ def choose(
     for name, box in list(typed.boxes.items()):
         if not box.requests_history:
             continue
-        path = find_path(typed, box)
+        path = find_path(typed, box, scopes)
         if path is None:
             faults.append(no_anchor(network, typed, name))
         else:
@@ -77,8 +78,9 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     actual = f"no arc from source {named} down to it keeps its history"
     remedy = f'give source {named} keep="..." (e.g. keep="1d")'
     if job is not None:
-        actual = f"aggregate {job!r} on Spark takes several epochs at once and keeps no history"
-        remedy = f'give aggregate {job!r} keep="..." (e.g. keep="1d")'
+        job = owner_of(job)
+        actual = f"box {job!r} on Spark takes several epochs at once and keeps no history"
+        remedy = f'give box {job!r} keep="..." (e.g. keep="1d")'
     elif mover is not None:
         moves = owner_of(mover.arc.name)
         actual = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
@@ -158,19 +160,22 @@ def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) 
     return faults
 
 
-def find_path(typed: Typed, box: Box) -> ReplayPath | None:
+def find_path(typed: Typed, box: Box, scopes: Mapping[str, str]) -> ReplayPath | None:
     """Return the replay path from the nearest upstream connection points to a box.
 
     None if some way up has no connection point, or has a map that replaces the event time (the
-    needed event times of the anchor are then unknown), or an aggregate on Spark.
+    needed event times of the anchor are then unknown), or a box on Spark of another scope.
     """
     anchors: dict[str, Anchor] = {}
     between: set[str] = set()
+    own = {name for name in typed.spark if scopes[name] == scopes[box.arc.name]}
+    # sweepers don't know in a batch what else the job writes in it
+    beside = own if box.is_grouped_on_spark and box.arc.name in own else set[str]()
 
     def walk(
         arc: Arc, pushed: dict[str, str], extent_ms: int, everywhere: bool, ahead: bool
     ) -> bool:
-        if arc.is_connection_point:
+        if arc.is_connection_point and arc.name not in beside:
             known = anchors.get(arc.name) or Anchor(arc, pushed, extent_ms, everywhere)
             anchors[arc.name] = Anchor(
                 arc,
@@ -181,7 +186,9 @@ def find_path(typed: Typed, box: Box) -> ReplayPath | None:
             )
             return True
         producer = typed.boxes.get(arc.name)
-        if producer is None or arc.name in typed.spark:
+        if producer is None:
+            return False
+        if arc.name in typed.spark and arc.name not in own:
             return False  # Spark coalesces epochs: its inputs can't reproduce its content as of one
         requested = producer.replayed_from(pushed)
         if requested is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from errata.processors.compile.typed import Typed
+from errata.processors.compile.typed import Typed, upward
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of, scope_owner
@@ -19,19 +19,21 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
 
     A box runs in the scope that it declares, else in its input's; directly behind a source, in one
     of the source's name. A box that reads an exchange, or arcs of several scopes, has a scope of
-    its own name. So has an aggregate on Spark, whose scope also takes the filters and maps that
-    only it reads; boxes that read its arc run in another scope.
+    its own name. Boxes on Spark have scopes of their own (`_stages`), which also take the filters
+    and maps that only they read; other boxes that read their arcs run in another scope.
     """
     scopes = {name: ingest_scope(name) for name in typed.sources}
     chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
+    stages = _stages(typed, {name: _own_choice(network, name) for name in chosen})
     for name, box in typed.boxes.items():
         above = box.inputs
         input_scopes = {ScopeId.parse(scopes[arc]).name for arc in above}
-        is_apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
-        elif is_apart or len(input_scopes) > 1:
-            scopes[name] = scope_owner(name).replace(".", "-")  # an exchange's name has a dot
+        elif name in stages:
+            scopes[name] = stages[name]
+        elif any(typed.arcs[arc].exchange for arc in above) or len(input_scopes) > 1:
+            scopes[name] = _of_its_own(name)
         elif above[0] in typed.spark:
             scopes[name] = above[0] + _READERS
         else:
@@ -43,7 +45,36 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
             scopes[name] = readers.pop() if readers <= on_spark else scopes[name]
     faults += scope_faults(network, typed, scopes)
     faults += spark_faults(network, typed, scopes)
+    faults += _torn_apart(network, typed, scopes)
     return scopes
+
+
+def _of_its_own(box: str) -> str:
+    return scope_owner(box).replace(".", "-")  # an exchange's name has a dot
+
+
+def _stages(typed: Typed, chosen: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the scope of each box on Spark: those of a scope are one query.
+
+    A box runs with the boxes on Spark whose arcs it reads, if these keep no history. Of the others,
+    those that read arcs of the same scopes run together, but each aggregate alone.
+    """
+    stages: dict[str, str] = {}
+    first: dict[frozenset[str], str] = {}
+    for name in typed.spark:
+        if name in chosen:
+            stages[name] = chosen[name] or ""
+            continue
+        box = typed.boxes[name]
+        above = [a for a in box.inputs if a in stages and not typed.arcs[a].is_connection_point]
+        joined = list(dict.fromkeys(stages[arc] for arc in above))
+        if not joined and box.is_grouped_on_spark:
+            joined = [_of_its_own(name)]
+        elif not joined:
+            joined = [first.setdefault(frozenset(box.inputs), _of_its_own(name))]
+        stages = {n: joined[0] if stage in joined else stage for n, stage in stages.items()}
+        stages[name] = joined[0]
+    return stages
 
 
 def _own_choice(network: Network, box: str) -> str | None:
@@ -60,20 +91,47 @@ def _may_run_on_spark(typed: Typed, name: str) -> bool:
 
 
 def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> Iterator[Fault]:
-    """Yield the faults of the scopes of aggregates on Spark."""
-    for aggregate in typed.spark:
-        scope, place = scopes[aggregate], network.declarations[aggregate].place
-        others = [box for box in typed.boxes if scopes[box] == scope and box != aggregate]
-        bad = [box for box in others if not _may_run_on_spark(typed, box)]
-        below = [box for box in others if aggregate in typed.boxes[box].inputs]
-        if bad or below:
+    """Yield the faults of the scopes of boxes on Spark."""
+    for scope in dict.fromkeys(scopes[box] for box in typed.spark):
+        members = [box for box in typed.boxes if scopes[box] == scope]
+        on_spark = [box for box in members if box in typed.spark]
+        bad = [
+            box
+            for box in members
+            if box not in typed.spark
+            and (
+                not _may_run_on_spark(typed, box) or typed.spark.keys() & {*typed.boxes[box].inputs}
+            )
+        ]
+        if bad:
             yield Fault(
-                aggregate,
-                "in its scope no other boxes but filters and maps upstream of it that no other "
-                "box reads, without keep= and sinks",
-                ", ".join(map(repr, dict.fromkeys(bad + below))),
+                owner_of(on_spark[-1]),
+                "in its scope no other boxes but those on Spark, and filters and maps upstream of "
+                "them that no other box reads, without keep= and sinks",
+                ", ".join(map(repr, bad)),
                 "give these a scope of their own, with scope=",
-                place,
+                network.declarations[owner_of(on_spark[-1])].place,
+            )
+
+
+def _torn_apart(network: Network, typed: Typed, scopes: Mapping[str, str]) -> Iterator[Fault]:
+    """Yield a fault for each box whose disjoint inputs come through several jobs.
+
+    A job takes epochs together, so that a tuple may come by one way before it leaves another.
+    """
+    for name, box in typed.boxes.items():
+        ways = [{*upward(typed, arc)} for arc in box.disjoint]
+        apart = set[str]().union(*ways) - (ways[0].intersection(*ways) if ways else set())
+        on_ways = [b for b in typed.boxes if b in apart or (ways and b == name)]
+        on_spark = [b for b in on_ways if b in typed.spark]
+        if on_spark and len({scopes[b] for b in on_ways}) > 1:
+            yield Fault(
+                owner_of(name),
+                "the boxes from a route to a union of its outputs in one place: all in Errata's "
+                "processes, or all in one job on Spark",
+                f"{', '.join(map(repr, on_spark))} on Spark, and boxes in other scopes",
+                "give all of them, or none, place='spark', and none of them keep= or scope=",
+                network.declarations[owner_of(name)].place,
             )
 
 
@@ -85,7 +143,7 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
         for arc in box.inputs:
             scope, above = scopes[name], scopes[arc]
             if scope == above:
-                if typed.arcs[arc].exchange:
+                if typed.arcs[arc].exchange and name not in typed.spark:
                     yield Fault(
                         name,
                         "a scope of its own, since its tuples come from other partitions",
@@ -127,14 +185,20 @@ def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[t
     """Return, for each scope, the sources behind each of its boxes."""
     sources: dict[str, set[tuple[str, ...]]] = {}
     sources_of = typed.sources_of
-    for name in typed.boxes:
-        sources.setdefault(scopes[name], set()).add(tuple(sorted(sources_of[name])))
+    for name, box in typed.boxes.items():
+        if name not in typed.spark or box.emits_on_close:  # the time matters to no others there
+            sources.setdefault(scopes[name], set()).add(tuple(sorted(sources_of[name])))
     return sources
 
 
 def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
     """Whether the scope `start` reads from `goal`, directly or not."""
-    return start == goal or any(reaches(after, above, goal) for above in after.get(start, ()))
+    found, due = {start}, [start]
+    while due:  # there may be cycles already, each of which is a fault
+        new = after.get(due.pop(), set()) - found
+        found |= new
+        due += new
+    return goal in found
 
 
 def members(typed: Typed, scopes: Mapping[str, str]) -> dict[str, list[str]]:

@@ -336,12 +336,13 @@ def type_sinks(network: Network, typed: Typed) -> None:
             typed.faults.append(Fault(sink.arc, need, actual, remedy, sink.place))
             continue
         name = sink_of(sink.arc)
-        if sink.arc in typed.spark:
+        has_order = not arc.exchange and set(arc.partition_by) <= set(arc.identity)
+        if sink.arc in typed.spark and has_order:
             typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)
             typed.boxes[name] = Forward(typed.arcs[name], sink.arc)
             typed.sinks.append(replace(sink, arc=name))
             continue
-        if not arc.exchange and set(arc.partition_by) <= set(arc.identity):
+        if has_order:
             typed.sinks.append(sink)
             continue
         if name not in typed.arcs:

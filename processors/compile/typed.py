@@ -45,7 +45,7 @@ class Typed:
         exchanged: Requested partitions by name of an exchange's arc; None: as many as its input
             has; names: as many as the widest of these arcs.
         sinks: The users' topics that results go to, each with the arc that is written there.
-        spark: By aggregate placed on Spark: the requested horizon in ms, None if none was.
+        spark: By box placed on Spark: the requested horizon in ms, None if none was.
         faults: The faults found so far.
         is_loop: Whether these are the arcs within a loop, which runs on one partition.
     """

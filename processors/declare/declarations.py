@@ -18,6 +18,8 @@ BOUND = "arc"
 """The envelope of a source that is the arc of another network: it is read where it is."""
 MAX_AHEAD = "1h"
 """How far an event time may be ahead of the clock, by default."""
+SPARK, PROCESS = "spark", "process"
+"""Where a box runs."""
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 REST = "rest"
 """The predicate of a route's last output: all tuples that no other output took."""
@@ -36,6 +38,7 @@ class Declaration:
     place: Place
     input: str | None = None
     scope: str | None = None
+    place_of_work: str | None = None
     keep: Duration | None = None
     significance: Mapping[str, Any] | None = None
 
@@ -257,7 +260,6 @@ class Aggregate(Declaration):
     window: AnyWindow | None
     mode: str
     emit: str
-    place_of_work: str | None
     results: Mapping[str, Any]
     order_by: Sequence[str] = ()
     partitions: int | None = None

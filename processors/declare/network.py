@@ -58,18 +58,26 @@ class Stream:
         predicate: str,
         *,
         scope: str | None = None,
+        place: str | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
     ) -> Stream:
         """Pass only the tuples for which the predicate is true (not null)."""
         return self._declare(
-            Where, name, predicate=predicate, scope=scope, keep=keep, significance=significance
+            Where,
+            name,
+            predicate=predicate,
+            scope=scope,
+            place_of_work=place,
+            keep=keep,
+            significance=significance,
         )
 
     def route(
         self,
         *,
         scope: str | None = None,
+        place: str | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
         fields: Mapping[str, str] | None = None,
@@ -79,6 +87,7 @@ class Stream:
 
         Args:
             scope: The scope whose process runs it.
+            place: See `aggregate`.
             keep: Makes every output a connection point.
             significance: See `Significance`.
             fields: Outputs by name, for names that are also options.
@@ -103,6 +112,7 @@ class Stream:
                     earlier=earlier,
                     is_route=True,
                     scope=scope,
+                    place_of_work=place,
                     keep=keep,
                     significance=significance,
                 )
@@ -115,6 +125,7 @@ class Stream:
         name: str,
         *,
         scope: str | None = None,
+        place: str | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
         partitions: int | None = None,
@@ -129,6 +140,7 @@ class Stream:
         Args:
             name: Name of the box and of its arc.
             scope: The scope whose process runs the box; default: its input's.
+            place: See `aggregate`.
             keep: Makes the arc a connection point.
             significance: See `Significance`.
             partitions: Partitions of its arc if it repartitions; default: its input's.
@@ -141,6 +153,7 @@ class Stream:
             expressions=self.network.results(name, fields, expressions, method=self.map),
             partitions=partitions,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -152,6 +165,7 @@ class Stream:
         by: Sequence[str],
         offset: int = 1,
         scope: str | None = None,
+        place: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
@@ -168,6 +182,7 @@ class Stream:
             by: Group fields; none: one group.
             offset: How many rows back the earlier tuple is.
             scope: The scope whose process runs the box; default: its input's.
+            place: See `aggregate`.
             partitions: Partitions of its arc if groups are repartitioned; default: its input's.
             keep: Makes the arc a connection point.
             significance: See `Significance`.
@@ -183,6 +198,7 @@ class Stream:
             expressions=self.network.results(name, fields, results, method=self.lag),
             partitions=partitions,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -193,6 +209,7 @@ class Stream:
         *,
         by: Sequence[str],
         scope: str | None = None,
+        place: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
@@ -206,6 +223,7 @@ class Stream:
             name: Name of the box and of its arc.
             by: The fields; at least one.
             scope: The scope whose process runs the box; default: its input's.
+            place: See `aggregate`.
             partitions: Partitions of its arc if equal tuples are repartitioned; its input's when
                 not given.
             keep: Makes the arc a connection point.
@@ -217,6 +235,7 @@ class Stream:
             by=names(by),
             partitions=partitions,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -230,6 +249,7 @@ class Stream:
         alias: str | None = None,
         how: str = "left",
         scope: str | None = None,
+        place: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
@@ -251,6 +271,7 @@ class Stream:
             alias: The other arc's name in expressions; default: its own.
             how: ``left``, or ``inner``: tuples without a match are dropped.
             scope: The scope whose process runs the box.
+            place: See `aggregate`.
             partitions: Partitions of its arc if a side is repartitioned; default: as many as the
                 wider side has.
             keep: Makes the arc a connection point.
@@ -275,6 +296,7 @@ class Stream:
             expressions=self.network.results(name, fields, expressions, method=self.lookup),
             partitions=partitions,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -332,8 +354,9 @@ class Stream:
                 ``on_update``: a result appears, and is revised, in every epoch that changes it.
             order_by: The order for ``first`` and ``last``, ``"field"`` or ``"field desc"``;
                 default: event time. Ties are broken by identity.
-            place: ``"spark"``: a Structured Streaming job runs the box, and keeps the states of
-                windows in Spark's store. Default: Errata's processes run it.
+            place: ``"spark"``: a Structured Streaming job runs the box, and keeps its state in
+                Spark's store. ``"process"``: Errata's processes run it. Default: that of the
+                network.
             horizon: On Spark: how long a window's state is kept after the window closes; a window
                 revised later is replayed. Default: a day, or as long as its tuples may be revised
                 if that is less.
@@ -352,12 +375,12 @@ class Stream:
             window=window,
             mode=mode,
             emit=emit,
-            place_of_work=place,
             results=self.network.results(name, fields, results, method=self.aggregate),
             order_by=names(order_by),
             partitions=partitions,
             horizon=horizon,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -381,6 +404,7 @@ class Network:
 
     Args:
         name: Prefix of all its topics: letters, digits, ``_`` and ``-``.
+        place: Where its boxes run that declare no ``place=``: ``"spark"``, or Errata's processes.
 
     Example:
         >>> from errata.processors.windows.time_windows import hopping
@@ -396,6 +420,7 @@ class Network:
     name: str
     declarations: dict[str, Declaration] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
+    place: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NETWORK_NAME.fullmatch(self.name):
@@ -481,6 +506,7 @@ class Network:
         *streams: Stream,
         tag: str = "source",
         scope: str | None = None,
+        place: str | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
     ) -> Stream:
@@ -492,6 +518,7 @@ class Network:
             tag: Field added to the identity, with the name of the arc that a tuple comes from. It
                 is added if two arcs may hold the same identity, so not for outputs of one route.
             scope: The scope whose process runs the box.
+            place: See `Stream.aggregate`.
             keep: Makes the arc a connection point.
             significance: See `Significance`.
         """
@@ -512,6 +539,7 @@ class Network:
             inputs=inputs,
             tag=tag,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -524,6 +552,7 @@ class Network:
         on: Sequence[str],
         how: str = "inner",
         scope: str | None = None,
+        place: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
@@ -542,6 +571,7 @@ class Network:
             on: Fields of both sides; null equals nothing.
             how: ``inner``, or ``left``: left tuples without a match stay, with nulls for the right.
             scope: The scope whose process runs the box.
+            place: See `Stream.aggregate`.
             partitions: Partitions of its arc if a side is repartitioned; default: as many as the
                 wider side has.
             keep: Makes the arc a connection point.
@@ -568,6 +598,7 @@ class Network:
             expressions=self.results(name, fields, expressions, method=self.join),
             partitions=partitions,
             scope=scope,
+            place_of_work=place,
             keep=keep,
             significance=significance,
         )
@@ -580,6 +611,7 @@ class Network:
         *,
         rounds: int = 100,
         scope: str | None = None,
+        place: str | None = None,
         keep: Duration | None = None,
         significance: Significance | None = None,
     ) -> Stream:
@@ -599,11 +631,12 @@ class Network:
             rounds: How often the body may change a tuple. A tuple that would change again is
                 dropped and becomes a dead letter; it returns when a revision lets it settle.
             scope: The scope whose process runs the loop.
+            place: See `Stream.aggregate`.
             keep: Makes the arc a connection point.
             significance: See `Significance`.
         """
-        loop = {"input": arc_of(start), "rounds": rounds, "scope": scope, "keep": keep}
-        loop |= {"significance": significance}
+        loop = {"input": arc_of(start), "rounds": rounds, "scope": scope}
+        loop |= {"place_of_work": place, "keep": keep, "significance": significance}
         outside, sinks = self.declarations, self.sinks
         self.declarations, self.sinks = dict(outside), []
         try:
@@ -623,6 +656,8 @@ class Network:
 
     def declare(self, kind: type[Declaration], name: str, **arguments: Any) -> Stream:
         """Add a box of a kind, with its arguments; refuse bad or taken names and unknown inputs."""
+        if arguments.get("place_of_work") is None and kind is not Source:
+            arguments["place_of_work"] = self.place
         box = kind(name=name, place=Place.of_caller(), **arguments)
         if not isinstance(name, str) or not NAME.fullmatch(name):
             self.refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")

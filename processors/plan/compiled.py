@@ -67,7 +67,10 @@ class CompiledPlan(Plan):
         return known
 
     def replayed_points(self) -> list[str]:
-        """Return the connection points that some box replays; they need sweepers."""
+        """Return the connection points that some box replays; they need sweepers.
+
+        Of the boxes on Spark, only an aggregate may: for windows beyond its horizon.
+        """
         return self._replayed_by(self.boxes)
 
     def replayed_points_of(self, scope: Scope) -> list[str]:
@@ -154,6 +157,8 @@ class CompiledPlan(Plan):
     def _replayed_by(self, boxes: Iterable[str]) -> list[str]:
         replayed = set[str]()
         for box in boxes:
+            if box in self.topology.spark and not self.boxes[box].is_grouped_on_spark:
+                continue
             if box in self.paths:
                 replayed |= {anchor.arc.name for anchor in self.paths[box].anchors}
             replayed |= {*self.fetched_by(box)}

@@ -65,6 +65,8 @@ class Placement:
             )
         faults = []
         for scope in topology.scopes.values():
+            if scope.on_spark:
+                continue  # Spark brings the tuples together
             of_inputs = {arc: counts[arc] for arc in scope.inputs}
             if len(set(of_inputs.values())) > 1:
                 actual = ", ".join(f"{count} of {arc!r}" for arc, count in of_inputs.items())
@@ -114,7 +116,9 @@ class Placement:
         if scope.is_ingest:
             is_bound = self.topology.sources[scope.name].is_bound
             return 1 if is_bound else self.topic_partitions[scope.name]
-        return self.partitions[self.topology.scopes[scope.name].inputs[0]]
+        known = self.topology.scopes[scope.name]
+        arcs = (*known.inputs, *known.outputs) if known.on_spark else known.inputs[:1]
+        return max(self.partitions[arc] for arc in arcs)
 
     @cached_property
     def _writers(self) -> dict[tuple[str, int], Sequence[str]]:

@@ -126,7 +126,8 @@ class Topology:
         scopes: By name; those of boxes, and of the owners of rekeyed sources.
         topics: Names of the arcs that the network writes to topics.
         sinks: The users' topics that results go to.
-        spark: By aggregate on Spark: how long a window's state is kept after the window closes, ms.
+        spark: By box on Spark: how long the state of an aggregate's window is kept after the window
+            closes, ms; 0 of other boxes.
         modes: By box that has a mode: the mode.
     """
 

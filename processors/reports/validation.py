@@ -171,10 +171,8 @@ class ReportValidator:
 
     def _written(self, task: str) -> Iterator[TopicPartition]:
         plan, scope = self.plan, str(TaskId.parse(task).scope)
-        for arc in plan.topology.arcs:
-            if plan.topology.scope_of(arc) == scope and (
-                arc in plan.topology.topics or plan.topology.arcs[arc].exchange
-            ):
+        for arc in plan.topology.topics:
+            if plan.topology.scope_of(arc) == scope:
                 for number in range(plan.placement.partitions[arc]):
                     if task in plan.placement.writers(arc, number):
                         yield TopicPartition(plan.deployment.topic(arc), number)
@@ -185,7 +183,8 @@ class ReportValidator:
             yield TopicPartition(plan.group_topic(str(task_id.scope)), task_id.partition)
             return
         for arc in plan.topology.scopes[task_id.scope.name].inputs:
-            yield TopicPartition(plan.deployment.topic(arc), task_id.partition)
+            if task_id.partition < plan.placement.partitions[arc]:
+                yield TopicPartition(plan.deployment.topic(arc), task_id.partition)
 
 
 def text_of(place: TopicPartition) -> str:

@@ -173,8 +173,7 @@ def _keys_of_others(
 def _codecs(shared: Shared) -> dict[str, ArcCodec]:
     """Return the codecs of all arcs with topics, by topic."""
     topology, deployment = shared.plan.topology, shared.plan.deployment
-    exchanges = [name for name, arc in topology.arcs.items() if arc.exchange]
-    return {deployment.topic(a): shared.codec(a) for a in (*topology.topics, *exchanges)}
+    return {deployment.topic(arc): shared.codec(arc) for arc in topology.topics}
 
 
 def _records_at(

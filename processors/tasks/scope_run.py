@@ -254,24 +254,39 @@ class ScopeRun:
                 advance(name, run, None)
             if not running:
                 return result
-            waiting = list(running.items())
-            own = _OwnRevisions(epoch, watermark, committed, uncommitted, changes)
-            requests = [_HistoryRequest(self, name, need, own) for name, (_, need) in waiting]
-            queries = [each.queries() for each in requests]
-            sharing = Sharing(list(chain.from_iterable(queries)), self.plan.topology.arcs)
-            replies = zip(sharing.answers((yield sharing.sent)), sharing.leads, strict=True)
-            running = {}
-            for (name, (run, _)), request, own_queries in zip(
-                waiting, requests, queries, strict=True
-            ):
-                answers, leads = zip(*islice(replies, len(own_queries)), strict=True)
+            waiting, running = running, {}
+            own = OwnRevisions(epoch, watermark, committed, uncommitted, changes)
+            needs = {name: need for name, (_, need) in waiting.items()}
+            for name, history in (yield from self.histories(needs, own, counts)):
+                advance(name, waiting[name][0], history)
+
+    def histories(
+        self, needs: Mapping[str, Need], own: OwnRevisions, counts: dict[str, int]
+    ) -> Generator[list[ReplayQuery], list[pl.DataFrame], Iterable[tuple[str, list[pl.DataFrame]]]]:
+        """Return what boxes need, each box's as it is taken; yields requests for it.
+
+        Args:
+            needs: By box.
+            own: What this task knows, and the connection points may not hold yet.
+            counts: Gets the numbers of requests and tuples.
+        """
+        requests = {name: _HistoryRequest(self, name, need, own) for name, need in needs.items()}
+        queries = {name: each.queries() for name, each in requests.items()}
+        sharing = Sharing(list(chain.from_iterable(queries.values())), self.plan.topology.arcs)
+        replies = zip(sharing.answers((yield sharing.sent)), sharing.leads, strict=True)
+
+        def answered() -> Iterator[tuple[str, list[pl.DataFrame]]]:
+            for name, request in requests.items():
+                answers, leads = zip(*islice(replies, len(queries[name])), strict=True)
                 key = str(CountKey("requests" if any(leads) else "shared", name))
                 counts[key] = counts.get(key, 0) + 1
                 history = request.history(answers)
                 if request.anchor_tuples:
                     key = str(CountKey("anchor_tuples", name))
                     counts[key] = counts.get(key, 0) + request.anchor_tuples
-                advance(name, run, history)
+                yield name, history
+
+        return answered()
 
     @staticmethod
     def _with_costs(name: str, outcome: Outcome, counts: Mapping[str, int]) -> Live:
@@ -314,7 +329,7 @@ class ScopeRun:
 
 
 @dataclass(frozen=True)
-class _OwnRevisions:
+class OwnRevisions:
     """What a task knows in an epoch that the connection points may not hold yet.
 
     Args:
@@ -342,7 +357,7 @@ class _HistoryRequest:
         own: The task's revisions.
     """
 
-    def __init__(self, run: ScopeRun, name: str, need: Need, own: _OwnRevisions) -> None:
+    def __init__(self, run: ScopeRun, name: str, need: Need, own: OwnRevisions) -> None:
         self._run, self._name, self._need, self._own = run, name, need, own
         self.anchor_tuples = 0
         """How many tuples of connection points its inputs are computed from."""

@@ -231,10 +231,12 @@ class Audit:
         return all(epoch in own or epoch >= max(own, default=0) for own in ends)
 
     def _jobs(self, arc: str) -> set[str]:
-        """Return the aggregates on Spark upstream of an arc."""
-        box = self.plan.boxes.get(arc)
-        above = set[str]() if box is None else {j for a in box.inputs for j in self._jobs(a)}
-        return above | ({arc} & self.plan.topology.spark.keys())
+        """Return the boxes of jobs on Spark upstream of an arc, and its own if it is one."""
+        box, topology = self.plan.boxes.get(arc), self.plan.topology
+        if box is None:
+            return set()
+        above = {job for name in box.inputs for job in self._jobs(name)}
+        return above | ({arc} if topology.scopes[topology.scope_of(arc)].on_spark else set())
 
     def _fold(
         self,

@@ -15,6 +15,7 @@ from tests.laws import oracle, windows
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.networks import IDLE_AFTER_MS, PARTITIONS, SOURCE, Shape
 from tests.laws.oracle import Aggregate, Tuple
+from tests.laws.placing import place
 from tests.laws.printing import tell
 from tests.laws.random_boxes import FIELDS, Flow, kind
 from tests.laws.random_loops import Looping, has_links
@@ -42,13 +43,16 @@ def random_shape(seed: int, **boxes: bool) -> RandomShape:
 
     Args:
         seed: The seed.
-        boxes: As of `random_network`; and ``significance``: whether some keep revisions back.
+        boxes: As of `random_network`; and ``significance``: whether some keep revisions back;
+            ``placed``: whether boxes of any kind are on Spark.
 
     Raises:
         AssertionError: If it is refused; no network of this module should be.
     """
-    significance = boxes.pop("significance", False)
+    significance, placed = boxes.pop("significance", False), boxes.pop("placed", False)
     made = random_network(seed, **boxes)
+    if placed:
+        place(made.net, rim=random.Random(f"places {seed}"), keep=made.times.keep)
     if significance:
         keep = made.times.keep
         made.boxes = keep_back(made.net, made.boxes, made.agree, keep=keep, seed=seed)

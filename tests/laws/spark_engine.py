@@ -4,11 +4,13 @@ Bounds are logged before their batch runs. States of a batch are kept once the w
 an incomplete batch is repeated with the logged bounds. A task of a batch may run twice.
 """
 
+import json
 import pickle
 import random
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,45 +19,60 @@ from errata.processors.plan.topology import Scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
-from errata.spark_jobs import blocks as batches
-from errata.spark_jobs import job as slabs
-from errata.spark_jobs import state_map
-from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, TICK, Row, read, stretches
+from errata.spark_jobs import blocks, slabs, state_map
+from errata.spark_jobs.blocks import read, stretches
 from errata.spark_jobs.driver import register
-from errata.spark_jobs.epochs import Bound, Epochs
+from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.reports import BatchResult, Reports, merge_results, parse_resume
-from errata.spark_jobs.share import Share, ShareResult
-from errata.spark_jobs.stages import replay_requests, write
+from errata.spark_jobs.place import Place
+from errata.spark_jobs.reports import BatchResult, Reports, merge_results, parse_places
+from errata.spark_jobs.routing import (
+    COUNTS,
+    DEAD_LETTERS,
+    HEADER,
+    RESULTS,
+    REVISIONS,
+    TUPLES,
+    Row,
+    StepResult,
+    result_rows,
+)
+from errata.spark_jobs.stages import replay_requests, run_of, write
 from errata.spark_jobs.state_map import Cache, Cached, Key
 
-KEYS = (3, 7)
-"""By writer, its key."""
+WRITERS = 2
 
 
 @contextmanager
 def few_of_each() -> Iterator[None]:
     """Slabs of few windows; blocks, deltas and parts of few rows."""
     with (
-        mock.patch.object(batches, "PART_ROWS", 12),
+        mock.patch.object(blocks, "PART_ROWS", 12),
         mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1),
         mock.patch.multiple(state_map, BLOCK_BYTES=6_000, FOLD_BYTES=5_000, MOST_DELTAS=3),
     ):
         yield
 
 
+States = dict[tuple[str, Key], bytes]
+"""The states of a key: by name of a map, and the key in it."""
+
+
 class Memory:
     """Blobs in a dictionary."""
 
-    def __init__(self, blobs: dict[Key, bytes]) -> None:
-        self.get, self._blobs = blobs.get, blobs
+    def __init__(self, blobs: States, name: str) -> None:
+        self._blobs, self._name = blobs, name
+
+    def get(self, key: Key) -> bytes | None:
+        return self._blobs.get((self._name, key))
 
     def put(self, key: Key, blob: bytes) -> None:
-        self._blobs[key] = blob
+        self._blobs[self._name, key] = blob
 
     def remove(self, key: Key) -> None:
-        self._blobs.pop(key, None)
+        self._blobs.pop((self._name, key), None)
 
 
 class Checkpoint:
@@ -65,7 +82,7 @@ class Checkpoint:
         self.file = file
         self.bounds: list[dict[str, Any]] = []
         self.committed = 0
-        self.states: dict[int, dict[Key, bytes]] = {}
+        self.states: dict[int, States] = {}
         if file.exists():
             self.bounds, self.committed, self.states = pickle.loads(file.read_bytes())
 
@@ -99,7 +116,8 @@ class SparkJob:
         self.shared, self.replays, self.rng = shared, replays, rng
         self.cluster = shared.cluster
         recorder = Recorder(shared.registry)
-        self.job = Job(shared.plan, scope, {}, recorder.ids, KEYS, on_error=shared.on_error)
+        job = Job(shared.plan, scope, {}, recorder.ids, WRITERS, on_error=shared.on_error)
+        self.job = replace(job, keys=tuple(range(3, 3 + job.slots)))
         register(self.job, recorder)
         self.checkpoint = Checkpoint(folder / f"{scope.name}.checkpoint")
         self.reports = Reports(shared, self.job)
@@ -160,64 +178,71 @@ class SparkJob:
 
     def _run(
         self, epochs: Epochs, start: Bound, end: Bound
-    ) -> Generator[bool, None, tuple[BatchResult, dict[int, dict[Key, bytes]]]]:
+    ) -> Generator[bool, None, tuple[BatchResult, dict[int, States]]]:
         found = stretches(epochs, start, end)
         batch = found[0].batch
         rows: dict[int, list[Row]] = defaultdict(list)
-        resume: dict[int, int] = {}
+        resume: dict[Place, int] = {}
+        told, made = list[BatchResult](), defaultdict[int, list[Row]](list)
         letters = defaultdict[int, list[bytes]](list)
+
+        def deal(row: Row) -> None:
+            """Give a row to the part of a step that it is for, or to a writer."""
+            writer = row.key % WRITERS
+            if row.kind == HEADER:
+                resume.update(parse_places(row.block.decode()))
+            elif row.kind == DEAD_LETTERS:
+                letters[writer].append(row.block)
+            elif row.kind == COUNTS:
+                told.append(BatchResult(batch, counts=json.loads(row.block)))
+            elif row.kind == REVISIONS:
+                made[writer].append(row)
+            else:
+                rows[row.key].append(row)
+
         for stretch in found:
             for row in read(self.job, stretch, self.cluster):
-                if row is None:
-                    if self.rng.random() < 0.3:  # few: a simulation ends when quiet
-                        yield True
-                elif row.kind == HEADER:
-                    resume |= parse_resume(row.block.decode())
-                elif row.kind == DEAD_LETTERS:
-                    letters[KEYS.index(row.key)].append(row.block)
-                else:
-                    rows[row.key].append(row)
+                if row is not None:
+                    deal(row)
+                elif self.rng.random() < 0.3:  # few: a simulation ends when quiet
+                    yield True
         states = {key: dict(blobs) for key, blobs in self.checkpoint.states.items()}
-        told, made = (
-            [BatchResult(batch, resume)],
-            defaultdict[int, list[bytes]](list),
-        )
-        for key in self.rng.sample(list(rows), len(rows)):
-            shuffled = self.rng.sample(rows[key], len(rows[key]))
-            given = [row[1:] for row in shuffled if row.kind != TICK]
-            blobs = Memory(states.setdefault(key, {}))
-            cached = Cached(blobs, (self.job.name, key), self.cache)
-            share = Share(self.job, cached)
-            if batch.is_whole:
-                results = list(share.rebuild(batch, given))
-            else:
-                blocks = [block for *_, block in sorted(given)]
-                done = yield from self._asked(share.process(batch, blocks), batch)
-                results = [] if done is None else [done]
-            for done in results:
-                told.append(BatchResult(batch, counts=done.counts))
-                letters[KEYS.index(key)] += done.dead_letters
-                made[KEYS.index(key)] += [done.block()] if done.revisions.height else []
-        for number in self.rng.sample(range(len(KEYS)), len(KEYS)):
+        for level in range(1, self.job.levels + 1):
+            keys = [key for key in rows if self.job.by_key[key][0].level == level]
+            for key in self.rng.sample(keys, len(keys)):
+                results = yield from self._part(batch, key, rows[key], states.setdefault(key, {}))
+                step, slot = self.job.by_key[key]
+                for row in result_rows(self.job, batch, step, slot, results):
+                    deal(row)
+        for number in self.rng.sample(range(WRITERS), WRITERS):
             for _ in range(self.rng.choice([1, 1, 1, 2])):
                 content = made[number], letters[number]
                 written = write(self.job, self.cluster, batch, *content, number=number)
                 yield True
             told.append(BatchResult(batch, ends=written.ends, refused=written.refused))
-        return merge_results(told), states
+        return merge_results([BatchResult(batch, resume), *told]), states
 
-    def _asked(self, run: Any, batch: Any) -> Generator[bool, None, ShareResult | None]:
+    def _part(
+        self, batch: Batch, key: int, rows: list[Row], states: States
+    ) -> Generator[bool, None, list[StepResult]]:
+        """Run a part of a step; sweepers answer what its states don't hold."""
+        job, (step, _) = self.job, self.job.by_key[key]
+        shuffled = [r for r in self.rng.sample(rows, len(rows)) if r.kind in (TUPLES, RESULTS)]
+
+        def maps(name: str) -> Cached:
+            return Cached(Memory(states, name), (job.name, key, name), self.cache)
+
+        run, box = run_of(job, batch, key, shuffled, maps), step.boxes[-1].arc.name
         try:
             need = next(run)
             while True:
-                queries = replay_requests(self.job, need, batch)
+                queries = replay_requests(job, need, batch, box=box)
                 replayed = yield from self.replays.fetch(
-                    queries, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
+                    queries, task=job.task(0), attempt=job.attempts[0], epoch=batch.epoch
                 )
-                path = self.job.plan.paths[self.job.name]
-                need = run.send(path.inputs(replayed, wm=batch.wm))
+                need = run.send(job.plan.paths[box].inputs(replayed, wm=batch.wm))
         except StopIteration as stop:
-            done: ShareResult | None = stop.value
+            done: list[StepResult] = stop.value
             return done
 
     def close(self) -> None:

@@ -77,22 +77,22 @@ FAILURES = [
     Mutant(
         "a job tells again of what it has told when its states are made anew",
         "spark_jobs/blocks.py",
-        'pl.col("epoch") > job.done[stretch.partition]',
+        'pl.col("epoch") > job.done[partition]',
         'pl.col("epoch") > -1',
         network=FAILING,
     ),
     Mutant(
         "a job's dead letters are those of its first life",
-        "spark_jobs/blocks.py",
+        "spark_jobs/routing.py",
         "attempt=job.attempts[partition]",
         "attempt=job.attempts[partition] // job.attempts[partition]",
         network=FAILING,
     ),
     Mutant(
         "a tuple that a job's aggregate does not take is told by each slab that it is in",
-        "spark_jobs/blocks.py",
-        "entering, refused[job.name] = job.box.accepted(frames.entering(net, names))",
-        "entering, refused[job.name] = frames.entering(net, names), []",
+        "spark_jobs/routing.py",
+        "entering, refusals = box.accepted(frames.entering(revisions, names))",
+        "entering, refusals = frames.entering(revisions, names), []",
         network=FAILING,
     ),
     Mutant(

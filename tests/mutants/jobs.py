@@ -6,7 +6,7 @@ JOBS = [
     Mutant(
         "a batch begins where the one before ended",
         "spark_jobs/epochs.py",
-        "starts = {p: self.resume(p) for p in complete}",
+        "starts = {place: self.resume(place) for place in complete}",
         "starts = now.ends",
         network=ON_SPARK,
     ),
@@ -15,11 +15,11 @@ JOBS = [
         "spark_jobs/stages.py",
         "if batch.epoch <= job.done[partition]:",
         "if batch.epoch <= -1:",
-        network=ON_SPARK,
+        tests="tests/spark_jobs/test_blocks.py",
     ),
     Mutant(
         "a tuple comes to the slab of its own time only",
-        "spark_jobs/job.py",
+        "spark_jobs/slabs.py",
         "first = (times - self.window.extent_ms + 1) // self.length_ms",
         "first = times // self.length_ms",
         network=ON_SPARK,
@@ -54,7 +54,7 @@ JOBS = [
     ),
     Mutant(
         "sliding windows are computed from the states of their own slab",
-        "spark_jobs/job.py",
+        "spark_jobs/slabs.py",
         "return range(slab - isinstance(self.window, Sliding), slab + 1)",
         "return range(slab, slab + 1)",
         tests="tests/spark_jobs/test_slabs.py",
@@ -75,7 +75,7 @@ JOBS = [
     ),
     Mutant(
         "a state is written if its last part has changed",
-        "spark_jobs/share.py",
+        "spark_jobs/state_map.py",
         "differs |= after[name].ne_missing(old[name])",
         "differs = after[name].ne_missing(old[name])",
         network=ON_SPARK,

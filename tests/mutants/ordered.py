@@ -55,8 +55,8 @@ ORDERED = [
     Mutant(
         "equal tuples of a distinct box stay in several partitions",
         "processors/compile/aggregate.py",
-        " if box.partitions is not None or not set(partition_by) <= set(by)",
-        " if box.partitions is not None or not set(partition_by) & set(by)",
+        "is_together = set(above.partition_by) <= set(by)",
+        "is_together = bool(set(above.partition_by) & set(by))",
         network=WITH_ROWS,
     ),
     Mutant(

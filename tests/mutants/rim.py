@@ -55,8 +55,8 @@ RIM = [
     Mutant(
         "what moves between partitions has two writers of a sink",
         "processors/compile/sources_and_sinks.py",
-        "if not arc.exchange and set(arc.partition_by) <= set(arc.identity):",
-        "if not arc.exchange or set(arc.partition_by) <= set(arc.identity):",
+        "has_order = not arc.exchange and set(arc.partition_by) <= set(arc.identity)",
+        "has_order = not arc.exchange or set(arc.partition_by) <= set(arc.identity)",
         network=RANDOM,
     ),
     Mutant(

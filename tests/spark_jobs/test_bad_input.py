@@ -56,7 +56,7 @@ def test_a_horizon_without_spark_is_refused():
 def test_an_aggregate_over_a_job_that_keeps_nothing_is_refused():
     net, job = network(keep=None)
     job.aggregate("over", by=["n"], window=tumbling("1h"), total="sum(c)")
-    with pytest.raises(NetworkError, match=r"takes several epochs .* give aggregate 'job'"):
+    with pytest.raises(NetworkError, match=r"takes several epochs .* give box 'job'"):
         compile_network(net)
 
 
@@ -64,7 +64,7 @@ def test_two_aggregates_in_the_scope_of_a_job_are_refused():
     net, _ = network(scope="one")
     stream = net.source("t", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
     stream.aggregate("other", by=["n"], window=tumbling("1m"), scope="one", c="count(*)")
-    with pytest.raises(NetworkError, match="no other boxes but filters and maps upstream"):
+    with pytest.raises(NetworkError, match="no other boxes but those on Spark, and filters"):
         compile_network(net)
 
 

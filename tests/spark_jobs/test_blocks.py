@@ -7,12 +7,17 @@ from errata import Network, python, tumbling
 from errata.processors.compile.compiler import compile_network
 from errata.processors.tasks.scope_run import BoxError
 from errata.processors.tasks.shared import STOP
-from errata.spark_jobs.blocks import pack_dead_letters, unpack_dead_letters
+from errata.processors.wire.replay import pack
+from errata.schemas import revisions as frames
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.place import Place
+from errata.spark_jobs.routing import REVISIONS, Row, pack_dead_letters, unpack_dead_letters
+from errata.spark_jobs.stages import write
 from errata.topics import names
+from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry_server import registry
 
@@ -35,7 +40,9 @@ def made(**more):
     cluster = MemoryCluster()
     cluster.create(names.SCHEMAS_TOPIC, 1)
     recorder = Recorder(registry(cluster))
-    job = Job(plan, plan.topology.scopes["job"], {}, recorder.ids, (3, 7), (4, 5), (3, 7), **more)
+    job = Job(
+        plan, plan.topology.scopes["job"], {}, recorder.ids, 2, (3, 7), (4, 5), (3, 7), **more
+    )
     register(job, recorder)
     rows = {"key": ["a", "b", "c"], "at": [1, 2, 3], "n": [13, 7, 13]}
     _, (refused,) = plan.boxes["picky"].applied(pl.DataFrame(rows))
@@ -44,7 +51,8 @@ def made(**more):
 
 def test_each_tuple_that_a_box_refuses_is_a_letter_with_task_attempt_epoch_and_its_record():
     job, refused = made()
-    found = unpack_dead_letters(pack_dead_letters(job, BATCH, "picky", [refused], partition=0))
+    (block,) = pack_dead_letters(job, BATCH, "picky", [refused], partition=0)
+    found = unpack_dead_letters(block)
     assert [box for box, _ in found] == ["picky", "picky"]
     first, second = (letter for _, letter in found)
     assert (first.task, first.attempt, first.epoch, first.partition) == ("job.0", 4, 7, 0)
@@ -58,6 +66,18 @@ def test_each_tuple_that_a_box_refuses_is_a_letter_with_task_attempt_epoch_and_i
 def test_what_a_partition_has_reported_is_not_told_again():
     job, refused = made()
     assert pack_dead_letters(job, BATCH, "picky", [refused], partition=1) == []
+
+
+def test_what_a_partition_has_reported_is_not_written_again():
+    job, _ = made()
+    cluster, topic = MemoryCluster(), job.plan.deployment.topic("job")
+    cluster.create(topic, 2)
+    tuples = pl.DataFrame({"key": ["a"], "at": [1], "n": [7], "m": [14]})
+    block = pack(frames.inserts(job.plan.boxes["job"].recompute(tuples, wm=10**9)), is_small=True)
+    rows = [Row(3, REVISIONS, block=block, arc="job", partition=partition) for partition in (0, 1)]
+    written = write(job, cluster, BATCH, rows, [], number=0)
+    assert written.ends.keys() == {Place("job", 0)}
+    assert cluster.end(TopicPartition(topic, 1)) == 0
 
 
 def test_a_refused_tuple_stops_a_job_that_is_to_stop():

@@ -7,6 +7,7 @@ import pytest
 from errata.processors.reports.frontiers import Line
 from errata.processors.wire.report import Report
 from errata.spark_jobs.epochs import NOTHING, Bound, Epochs
+from errata.spark_jobs.place import Place
 
 COMPLETE = 20
 
@@ -18,9 +19,10 @@ def epochs(*reported: int) -> Epochs:
         for p, done in enumerate(reported)
     ]
     job = SimpleNamespace(
-        input="trades",
         name="bars",
-        partition_count=len(reports),
+        places=[Place("trades", partition) for partition in range(len(reports))],
+        outputs=("bars",),
+        task_count=len(reports),
         scope=SimpleNamespace(name="bars"),
         task=lambda partition: f"job.{partition}",
         plan=SimpleNamespace(deployment=SimpleNamespace(topic=str)),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.processors.windows.time_windows import History, Hopping, Sliding
-from errata.spark_jobs.job import Slabs
+from errata.spark_jobs.slabs import Slabs
 
 WINDOWS = st.one_of(
     st.builds(

@@ -26,7 +26,7 @@ from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec
-from tests.laws.spark_engine import Memory
+from tests.laws.spark_engine import Memory, States
 from tests.spark_jobs.at_work import at_work
 
 HOUR_MS, START_MS, LIMIT_S = 3_600_000, 1_700_000_000_000, 120.0
@@ -251,11 +251,11 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
 def states(session, folder, box):
     """Return the states that Spark's store holds, as its own reader gives them."""
     reader = session.read.format("statestore").option("stateVarName", "states")
-    blobs = defaultdict[int, dict[tuple[int, int], bytes]](dict)
+    blobs = defaultdict[int, States](dict)
     for row in reader.load(str(Checkpoint(session, str(folder)).numbered(0))).collect():
-        key = row.user_map_key.slab, row.user_map_key.number
+        key = row.user_map_key.name, (row.user_map_key.slab, row.user_map_key.number)
         blobs[row.key.key][key] = bytes(row.user_map_value.blob)
     nothing = box.no_states().with_columns(pl.lit(0, pl.Int32).alias(PLACE))
-    maps = [StateMap(Memory(of_writer), nothing, box.keys) for of_writer in blobs.values()]
+    maps = [StateMap(Memory(of_writer, ""), nothing, box.keys) for of_writer in blobs.values()]
     assert len(maps) == 2
     return pl.concat(states.read(slab) for states in maps for slab in states.slabs)

@@ -174,4 +174,4 @@ def test_sinks_and_jobs_on_spark_need_a_box_before_it():
     with pytest.raises(NetworkError) as refused:
         compile_network(net)
     assert "a box before its sink" in str(refused.value)
-    assert "a box with keep= between an aggregate on Spark" in str(refused.value)
+    assert "a box with keep= between a box on Spark" in str(refused.value)

@@ -128,7 +128,7 @@ def trade(key: str, at: int, price: int = 1) -> dict[str, Any]:
         ({"window": hopping("1d", every="1s")}, "use sliding"),
         ({"mode": "lazy"}, "a mode of upstream, downstream, resident, adaptive; found 'lazy'"),
         ({"order_by": ["size"]}, "order by"),
-        ({"place": "moon"}, "place='spark' or no place"),
+        ({"place": "moon"}, "place='spark' or place='process'"),
         ({"by": ["desk", "desk"]}, "each field of by once"),
         ({"window": tumbling("1d", tz="Europe/Berlin"), "keep": "1h"}, None),
     ],

@@ -267,7 +267,7 @@ def test_a_lag_over_a_source_without_history_is_refused() -> None:
     [
         ({"mode": "upstream"}, "no radius bounds a revision"),
         ({"mode": "downstream"}, "no radius bounds a revision"),
-        ({"place": "spark"}, "windows of time for a job on Spark"),
+        ({"place": "spark", "mode": "resident"}, "Spark keeps its input"),
         ({"window": sliding(rows=3), "fields": {"key": "count(*)"}}, "'key'"),
         ({"fields": {"window_end": "count(*)"}}, "'window_end'"),
         ({"window": hopping(rows=2002, every=2)}, "sliding(rows=2002)"),

@@ -40,6 +40,8 @@ def cast(value, source, target):
         return value != 0
     if source == DOUBLE and not math.isfinite(value):
         return None
+    if source == DOUBLE and target == LONG and value == 2.0**63:
+        return 2**63 - 1  # as Spark, which compares with the nearest double
     if target in (INT, LONG):
         return in_range(math.trunc(value), target)
     return fit(Fraction(Decimal(repr(value))) if source == DOUBLE else Fraction(value), target)
