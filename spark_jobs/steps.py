@@ -12,7 +12,7 @@ operator; what goes to a later level passes through.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -121,11 +121,6 @@ def _finished(plan: CompiledPlan, step: Step, writers: int) -> Step:
     inputs = tuple(dict.fromkeys(a for box in step.boxes for a in box.inputs if a not in own))
     counts, slots = plan.placement.partitions, writers
     if not step.is_grouped:
-        slots = max((counts[arc] for arc in inputs), default=0)
+        slots = max((counts.get(arc, 0) for arc in inputs), default=0)  # 0 before it is placed
     horizon_ms = plan.topology.spark.get(step.boxes[0].arc.name, 0) if step.is_grouped else 0
     return replace(step, inputs=inputs, slots=slots, horizon_ms=horizon_ms)
-
-
-def stateful(steps: list[Step]) -> Iterator[Step]:
-    """Yield the steps that keep a state."""
-    return (step for step in steps if step.level > READING)

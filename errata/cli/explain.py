@@ -20,11 +20,13 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
+from errata.processors.plan.topology import Scope
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.render.figures import number
 from errata.render.graph import Graph, mermaid, svg
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS
+from errata.spark_jobs.steps import steps_of
 
 NO_BOUND = "none"
 
@@ -91,12 +93,28 @@ def explanation(network: Network) -> dict[str, Any]:
                 "inputs": scope.inputs,
                 "outputs": scope.outputs,
                 "order": scope.order,
+                **({"stages": _stages(plan, scope)} if scope.on_spark else {}),
             }
             for scope in plan.topology.scopes.values()
         },
         "sweepers": plan.replayed_points(),
         "topics": _topics(plan),
     }
+
+
+def _stages(plan: CompiledPlan, scope: Scope) -> list[dict[str, Any]]:
+    """Return the stages of a job on Spark: what runs where the inputs are read, and then."""
+    steps = steps_of(plan, scope, writers=0)
+    return [
+        {
+            "boxes": [box.arc.name for box in step.boxes],
+            "inputs": step.inputs,
+            "stage": step.level,
+            "divided_by": "group" if step.is_grouped else "partition",
+        }
+        for step in sorted(steps, key=lambda step: step.level)
+        if step.boxes
+    ]
 
 
 def _source(network: Network, plan: CompiledPlan, name: str) -> dict[str, Any]:
@@ -346,6 +364,23 @@ def _print(explained: dict[str, Any]) -> None:
             for name, box in explained["boxes"].items()
         ),
     )
+    jobs = {name: s["stages"] for name, s in explained["scopes"].items() if "stages" in s}
+    if jobs:
+        print_table(
+            "jobs on Spark",
+            ["job", "stage", "boxes", "reads", "divided by"],
+            (
+                (
+                    name,
+                    step["stage"] or "reads",
+                    ", ".join(step["boxes"]),
+                    ", ".join(step["inputs"]),
+                    step["divided_by"],
+                )
+                for name, steps in jobs.items()
+                for step in steps
+            ),
+        )
     loops = {
         name: box["does"] for name, box in explained["boxes"].items() if box["kind"] == "iterate"
     }

@@ -33,7 +33,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
         elif name in stages:
             scopes[name] = stages[name]
         elif any(typed.arcs[arc].exchange for arc in above) or len(input_scopes) > 1:
-            scopes[name] = _of_its_own(name)
+            scopes[name] = scope_owner(name).replace(".", "-")  # an exchange's name has a dot
         elif above[0] in typed.spark:
             scopes[name] = above[0] + _READERS
         else:
@@ -47,10 +47,6 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
     faults += spark_faults(network, typed, scopes)
     faults += _torn_apart(network, typed, scopes)
     return scopes
-
-
-def _of_its_own(box: str) -> str:
-    return scope_owner(box).replace(".", "-")  # an exchange's name has a dot
 
 
 def _stages(typed: Typed, chosen: Mapping[str, str | None]) -> dict[str, str]:
@@ -69,9 +65,9 @@ def _stages(typed: Typed, chosen: Mapping[str, str | None]) -> dict[str, str]:
         above = [a for a in box.inputs if a in stages and not typed.arcs[a].is_connection_point]
         joined = list(dict.fromkeys(stages[arc] for arc in above))
         if not joined and box.is_grouped_on_spark:
-            joined = [_of_its_own(name)]
+            joined = [owner_of(name)]
         elif not joined:
-            joined = [first.setdefault(frozenset(box.inputs), _of_its_own(name))]
+            joined = [first.setdefault(frozenset(box.inputs), owner_of(name))]
         stages = {n: joined[0] if stage in joined else stage for n, stage in stages.items()}
         stages[name] = joined[0]
     return stages
@@ -182,13 +178,19 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
 
 
 def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[tuple[str, ...]]]:
-    """Return, for each scope, the sources behind each of its boxes."""
-    sources: dict[str, set[tuple[str, ...]]] = {}
+    """Return, for each scope, the sources behind each of its boxes.
+
+    On Spark they may be different, but for a box whose results wait for the time: in a scope all
+    sources make that.
+    """
+    of_scopes: dict[str, set[tuple[str, ...]]] = {}
+    waiting = set[str]()
     sources_of = typed.sources_of
     for name, box in typed.boxes.items():
-        if name not in typed.spark or box.emits_on_close:  # the time matters to no others there
-            sources.setdefault(scopes[name], set()).add(tuple(sorted(sources_of[name])))
-    return sources
+        of_scopes.setdefault(scopes[name], set()).add(tuple(sorted(sources_of[name])))
+        if name not in typed.spark or box.emits_on_close:
+            waiting.add(scopes[name])
+    return {scope: found for scope, found in of_scopes.items() if scope in waiting}
 
 
 def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:

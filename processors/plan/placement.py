@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -64,15 +64,13 @@ class Placement:
                 max(counts[arc] for arc in request) if isinstance(request, tuple) else request
             )
         faults = []
-        for scope in topology.scopes.values():
-            if scope.on_spark:
-                continue  # Spark brings the tuples together
-            of_inputs = {arc: counts[arc] for arc in scope.inputs}
+        for name, inputs in _read_together(topology):
+            of_inputs = {arc: counts[arc] for arc in inputs}
             if len(set(of_inputs.values())) > 1:
                 actual = ", ".join(f"{count} of {arc!r}" for arc, count in of_inputs.items())
                 remedy = "give their sources the same partitions="
                 faults.append(
-                    Fault(scope.name, "inputs with the same number of partitions", actual, remedy)
+                    Fault(name, "inputs with the same number of partitions", actual, remedy)
                 )
         if faults:
             raise NetworkError(topology.network, faults)
@@ -143,3 +141,15 @@ class Placement:
             for arc in reader.inputs
             for number in (range(self.partitions[arc]) if reader.on_spark else (partition,))
         ]
+
+
+def _read_together(topology: Topology) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the arcs that are read together in one partition, and who reads them.
+
+    That is a scope; on Spark it is each box of it, for shuffles may be between them.
+    """
+    for scope in topology.scopes.values():
+        if scope.on_spark:
+            yield from ((box, topology.reads[box]) for box in scope.boxes)
+        else:
+            yield scope.name, scope.inputs

@@ -15,7 +15,7 @@ def fills(*, partitions: int = 2, spark: bool = False) -> Network:
 
     Args:
         partitions: Of the aggregates.
-        spark: Whether there is an aggregate on Spark, too.
+        spark: Whether there are boxes on Spark, too: an aggregate, a lag, a join of results.
     """
     net = Network("fills")
     source = net.source(
@@ -39,9 +39,16 @@ def fills(*, partitions: int = 2, spark: bool = False) -> Network:
         everything="sum(total)", best="max(total)", results="count(*)",
     )  # fmt: skip
     if spark:
-        source.aggregate(
+        bars = source.aggregate(
             "bars", by=["product"], window=tumbling(HOP_SIZE_MS), place="spark", keep=KEEP,
             total="sum(n)", middle="percentile(n, 0.5)",
+        )  # fmt: skip
+        source.where("some", "n >= 0", place="spark").lag(
+            "lagged", by=["product"], place="spark", keep=KEEP, was="n"
+        )
+        net.join(
+            "gaps", {"b": bars, "s": sums}, on=["product", "window_start"], partitions=2,
+            place="spark", keep=KEEP, gap="b.total - s.total",
         )  # fmt: skip
     wanted.sink("fills.wanted.out", envelope="native", format="json")
     sums.sink("fills.sums.out", envelope="upsert", format="json")

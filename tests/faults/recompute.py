@@ -21,6 +21,8 @@ IDENTITY = {
     "same": ("product", "window_start"),
     "turns": ("window_start",),
     "bars": ("product", "window_start"),
+    "lagged": ("key",),
+    "gaps": ("product", "window_start"),
     "ordered": ("id",),
     "rates": ("symbol",),
     "priced": ("symbol", "o_id"),
@@ -50,7 +52,7 @@ def fills(tapes: list[Tape], *, closed_ms: int, spark: bool = False) -> dict[str
     Args:
         tapes: Its tapes.
         closed_ms: The watermark: windows that end by then have results.
-        spark: Whether it has an aggregate on Spark.
+        spark: Whether it has boxes on Spark.
     """
     (tape,) = tapes
     wanted = [each for each in tape.live.values() if each["n"] >= 0]
@@ -86,7 +88,23 @@ def fills(tapes: list[Tape], *, closed_ms: int, spark: bool = False) -> dict[str
             return {"total": sum(values), "middle": middle}
 
         every = list(tape.live.values())
-        contents["bars"] = _windows(every, "at", ("product",), size, size, closed_ms, bars)
+        contents["bars"] = list(_windows(every, "at", ("product",), size, size, closed_ms, bars))
+        lagged, last = list[Tuple](), dict[str, int]()
+        for each in sorted(wanted, key=lambda each: (each["at"], each["key"])):
+            lagged.append(each | {"was": last.get(each["product"])})
+            last[each["product"]] = each["n"]
+        contents["lagged"] = lagged
+        both = {(each["product"], each["window_start"]): each for each in per_product}
+        contents["gaps"] = [
+            {
+                "product": bar["product"],
+                "window_start": bar["window_start"],
+                "window_end": bar["window_end"],
+                "gap": bar["total"] - both[bar["product"], bar["window_start"]]["total"],
+            }
+            for bar in contents["bars"]
+            if (bar["product"], bar["window_start"]) in both
+        ]
     return {arc: by_identity(arc, tuples) for arc, tuples in contents.items()}
 
 

@@ -60,7 +60,7 @@ def test_laws_hold_in_a_random_network_with_jobs_on_spark(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS_OF_A_KIND)
-def test_laws_hold_in_a_random_network_of_which_any_box_may_be_on_spark(seed):
+def test_laws_hold_in_a_random_network_with_boxes_placed_at_random(seed):
     judge(seed, placed=True, joins=seed % 2 == 0, rows=seed % 3 == 0, loops=seed % 5 == 4)
 
 

@@ -1,6 +1,6 @@
 """Bugs in jobs on Spark: bounds, slabs, states, writers, reports."""
 
-from tests.mutants.mutant import ON_SPARK, Mutant
+from tests.mutants.mutant import ON_SPARK, PLACED, Mutant
 
 JOBS = [
     Mutant(
@@ -121,6 +121,62 @@ JOBS = [
         "spread.places(frames.identities(r, identity))",
         "spread.places(frames.side(r, frames.AFTER, identity))",
         network=ON_SPARK,
+    ),
+    Mutant(
+        "a tuple that is asked for under another value stays under the old one",
+        "spark_jobs/partition_step.py",
+        "keys = list(dict.fromkeys([*read.arc.identity, *read.by]))",
+        "keys = list(read.arc.identity)",
+        network=PLACED,
+    ),
+    Mutant(
+        "a box on Spark finds what was there before the batch",
+        "spark_jobs/partition_step.py",
+        "            self.apply(name, own.changes)",
+        "            self.apply(name, {})",
+        network=PLACED,
+    ),
+    Mutant(
+        "what is live is written where it is new, not where it has changed",
+        "spark_jobs/partition_step.py",
+        "changed_rows(old, states, kept.keys).with_columns(place)",
+        "states.join(old, on=kept.keys, how='anti', nulls_equal=True).with_columns(place)",
+        network=PLACED,
+    ),
+    Mutant(
+        "what nobody asks for in a batch is not kept",
+        "spark_jobs/partition_step.py",
+        "            run.apply(name, result.revisions)",
+        "            run.apply(name, {})",
+        network=PLACED,
+    ),
+    Mutant(
+        "a step on Spark that is made anew tells the next one what has changed only",
+        "spark_jobs/partition_step.py",
+        "boxes = {arc: inserted[arc] for arc in run.boxes}",
+        "boxes = {arc: written.get(arc, inserted[arc]) for arc in run.boxes}",
+        network=PLACED,
+    ),
+    Mutant(
+        "a job's exchange sends both sides of a moved tuple to its new partition",
+        "spark_jobs/routing.py",
+        "for emission in spread.emissions(revisions, 0):",
+        "for emission in [spread.emissions(revisions, 0)[0]]:",
+        network=PLACED,
+    ),
+    Mutant(
+        "an aggregate on Spark asks sweepers what its own job writes in the batch",
+        "processors/compile/modes.py",
+        "if arc.is_connection_point and arc.name not in beside:",
+        "if arc.is_connection_point:",
+        network=PLACED,
+    ),
+    Mutant(
+        "outputs of a route come together again through several jobs",
+        "processors/compile/scopes.py",
+        "if on_spark and len({scopes[b] for b in on_ways}) > 1:",
+        "if on_spark and len({scopes[b] for b in on_ways}) > 99:",
+        network=PLACED,
     ),
     Mutant(
         "what was read of an index holds after a retry",

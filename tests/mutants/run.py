@@ -33,6 +33,7 @@ from tests.mutants.mutant import (
     IDLE,
     LOSING,
     ON_SPARK,
+    PLACED,
     POISONED,
     RANDOM,
     TRIMMED,
@@ -155,7 +156,7 @@ def laws_of(mutant: Mutant) -> tuple[list[str], int]:
     """Return the tests that must kill a mutant, and the number of the laws' examples."""
     if mutant.tests:
         return [mutant.tests], EXAMPLES
-    kinds = (ON_SPARK, WITH_JOINS, WITH_ROWS, WITH_LOOPS)
+    kinds = (ON_SPARK, WITH_JOINS, WITH_ROWS, WITH_LOOPS, PLACED)
     if mutant.network in (RANDOM, *kinds):
         plain = " and ".join(f"not {kind}" for kind in kinds)
         return [*RANDOM_LAWS, "-k", plain if mutant.network == RANDOM else mutant.network], NETWORKS

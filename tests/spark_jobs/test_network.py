@@ -1,0 +1,184 @@
+"""A whole network on Spark: filters, lookups, joins, lags, windows of rows and of time, a sink."""
+
+import json
+import random
+from threading import Event, Thread
+from time import monotonic, sleep
+
+import pytest
+
+from errata import Network, hopping, sliding
+from errata.processors.plan.deployed import declare_end
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.rebuild import recompute
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.report import FOREVER
+from errata.run.worker import Worker
+from errata.settings.place import Place
+from errata.spark_jobs.run import Options, jobs_of, run_jobs
+from errata.topics.admin import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import TopicSpec
+from tests.spark_jobs.at_work import at_work
+from tests.spark_jobs.test_streaming import Seen, session
+
+__all__ = ["session"]
+
+START_MS, HOUR_MS, LIMIT_S = 1_700_000_000_000, 3_600_000, 240.0
+PRODUCTS = "abcd"
+
+
+def network() -> Network:
+    net = Network("whole", place="spark")
+    common = {"format": "json", "event_time": "at", "keep": "10y"}
+    trades = net.source(
+        "trades",
+        topic="wholes.trades",
+        fields={"key": "string", "at": "timestamp-millis", "product": "string", "n": "long"},
+        identity=["key"],
+        partition_by=["key"],
+        partitions=3,
+        **common,
+    )
+    names = net.source(
+        "names",
+        topic="wholes.names",
+        fields={"id": "string", "at": "timestamp-millis", "title": "string"},
+        identity=["id"],
+        **common,
+    )
+    paid = trades.where("real", "n <> 7").map("paid", m="n * 2")
+    named = paid.lookup("named", names, on={"product": "id"}, title="names.title", keep="10y")
+    named.lag("before", by=["product"], was="n")
+    named.aggregate("five", by=["product"], window=sliding(rows=5), total="sum(n)", keep="10y")
+    window = hopping("30m", every="20m")
+    sums = named.aggregate(
+        "sums", by=["title"], window=window, s="sum(m)", c="count(*)", keep="10y"
+    )
+    net.join("met", {"s": sums, "n": names}, on=["title"], double="s.s * 2", keep="10y")
+    named.distinct("seen", by=["title", "product"], keep="10y")
+    return net
+
+
+class Feeds:
+    """Sends trades and names, and corrections of both."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self.cluster, self.dice, self.live = cluster, random.Random(5), {}
+        self.titles: dict[str, dict] = {}
+
+    def send(self, count: int) -> None:
+        for number in range(count):
+            key = f"k{self.dice.randrange(120)}"
+            line = {"op": "delete", "before": self.live.pop(key)} if self._ends(key) else None
+            if line is None:
+                at = START_MS + self.dice.randrange(5 * HOUR_MS)
+                after = {"product": self.dice.choice(PRODUCTS), "n": self.dice.randrange(20)}
+                line = self._changed(self.live, key, {"key": key, "at": at, **after})
+            self._append("wholes.trades", int(key[1:]) % 2, key, line)
+            if number % 20 == 0:
+                name = self.dice.choice(PRODUCTS)
+                after = {"id": name, "at": START_MS, "title": self.dice.choice(["one", "two"])}
+                self._append("wholes.names", 0, name, self._changed(self.titles, name, after))
+        self.cluster.flush()
+
+    def _ends(self, key: str) -> bool:
+        return key in self.live and self.dice.random() < 0.2
+
+    def _changed(self, live: dict, key: str, after: dict) -> dict:
+        before = live.get(key)
+        live[key] = after
+        if before is None:
+            return {"op": "insert", "after": after}
+        return {"op": "replace", "before": before, "after": after}
+
+    def _append(self, topic: str, partition: int, key: str, line: dict) -> None:
+        self.cluster.send(
+            topic, partition=partition, key=key.encode(), value=json.dumps(line).encode()
+        )
+
+
+def shared_of(worker: Worker, settings: dict) -> Shared:
+    cluster = KafkaCluster(settings)
+    view = View(cluster, plan=worker.plan)
+    return Shared(cluster, worker.plan, SchemaRegistry(cluster), view, 86_400_000)
+
+
+def await_all(view: View) -> None:
+    """Wait until all tasks have processed the ends of the sources."""
+    plan, deadline = view.plan, monotonic() + LIMIT_S
+    tasks = [task for scope in plan.topology.scopes for task in plan.placement.tasks(scope)]
+    while True:
+        view.poll()
+        ingests = plan.placement.ingest_tasks()
+        newest = max(view.of(task).done for task in ingests)
+        ends = [view.of(task).watermarks[-1:] for task in ingests]
+        is_over = all(pairs and pairs[0][1] == FOREVER for pairs in ends)
+        if is_over and min(map(view.frontier, tasks)) >= newest:
+            return
+        assert monotonic() < deadline, {task: view.frontier(task) for task in tasks}
+        sleep(0.1)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark's sockets
+def test_a_whole_network_on_spark_holds_what_a_recomputation_gives(
+    session, broker, cluster, tmp_path
+):
+    create_topics(broker.settings, [TopicSpec("wholes.trades", 2), TopicSpec("wholes.names", 1)])
+    feeds, net = Feeds(cluster), network()
+    worker = Worker(net, Place(broker.settings, tmp_path / "state"))
+    for source in ("trades", "names"):
+        worker.add_scope(f"ingest.{source}")
+    worker.add_sweepers()
+    jobs, over = jobs_of(worker.plan, ()), Event()
+    assert not [s for s in worker.plan.topology.scopes.values() if not s.on_spark]
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        shared = shared_of(worker, broker.settings)
+        options = Options(folder=str(tmp_path / "spark"), max_records=200)
+        try:
+            run_jobs(
+                shared, jobs, session=session, kafka=broker.settings, options=options,
+                stop=over.is_set,
+            )  # fmt: skip
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    with at_work(worker):
+        feeds.send(200)
+        for life in range(2):  # the second one goes on from the states of the first
+            over.clear()
+            driver = Thread(target=run)
+            driver.start()
+            sleep(8)
+            feeds.send(100)
+            if life:
+                for source in ("trades", "names"):
+                    declare_end(cluster, worker.plan, source)
+                seen = Seen(broker.settings, worker.plan)
+                try:
+                    await_all(seen.view)
+                finally:
+                    over.set()
+            else:
+                sleep(12)
+            over.set()
+            driver.join()
+    assert not failed
+    plan, contents = worker.plan, {arc: seen.content(arc) for arc in ("trades", "names")}
+    for scope in plan.topology.scopes.values():
+        inputs = {arc: contents[arc] for arc in scope.inputs}
+        made, _ = recompute(plan, scope, inputs, epoch=0, watermark=FOREVER)
+        contents |= made
+    for arc in ("named", "before", "five", "sums", "met", "seen"):
+        shown = plan.topology.arcs[arc].visible
+        found, wanted = seen.content(arc).select(shown), contents[arc].select(shown)
+        differ = found.join(wanted, on=shown, how="anti", nulls_equal=True)
+        assert (found.height, differ.height) == (wanted.height, 0), (arc, differ)
+        assert wanted.height > 3
+    seen.cluster.close()
