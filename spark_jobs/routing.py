@@ -214,11 +214,9 @@ def result_rows(
                 for block in blocks_of(part):
                     yield Row(key, REVISIONS, next(number), block, arc, place)
         for arc, revisions in result.revisions.items():
-            for place, part in (
-                in_partitions(job, arc, partition, revisions)
-                if job.readers[arc] and step.is_grouped
-                else [(slot, revisions)]
-            ):
+            whole = [(slot, revisions)]  # its readers have it divided, where it is an exchange
+            parts = in_partitions(job, arc, None, revisions) if step.is_grouped else whole
+            for place, part in parts if job.readers[arc] else ():
                 refused: Refusals = defaultdict(list)
                 yield from rows_to_readers(job, arc, place, part, number=number, refused=refused)
                 for block in packed_refusals(job, batch, refused, partition=place):
@@ -254,6 +252,7 @@ def pack_dead_letters(
     job: Job, batch: Batch, box: str, refused: Sequence[Refused], *, partition: int
 ) -> list[bytes]:
     """Return a block with a box's dead letters; see `packed_refusals`."""
+    partition %= job.task_count  # within a job an arc may have more
     if not refused or batch.epoch <= job.done[partition]:
         return []
     memory = Memory(batch.epoch, batch.wm, {}, {})
