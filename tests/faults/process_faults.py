@@ -246,7 +246,8 @@ def replan(on: Running, cluster: Cluster, chance: Random) -> str | None:
     ends -= on.journal.may_end
     on.journal.may_end |= ends
     on.write_file(NEXT)
-    on.command("deploy", NEXT, "--yes")
+    limit_s = 400.0 if on.spark else 120.0  # jobs on Spark catch up one after the other
+    on.command("deploy", NEXT, "--yes", limit_s=limit_s)
     old = set(on.processes.pids().values())
     on.write_file()
     on.replan()

@@ -92,7 +92,7 @@ FAILURES = [
         "a tuple that a job's aggregate does not take is told by each slab that it is in",
         "spark_jobs/routing.py",
         "entering, refusals = box.accepted(frames.entering(revisions, names))",
-        "entering, refusals = frames.entering(revisions, names), []",
+        "entering, refusals = frames.entering(revisions, names), list[Refused]()",
         network=FAILING,
     ),
     Mutant(
