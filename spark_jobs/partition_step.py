@@ -124,8 +124,6 @@ class KeyedRun(ScopeRun):
         answers = list[tuple[str, list[pl.DataFrame]]]()
         for name, need in needs.items():
             self.apply(name, own.changes)
-            key = str(CountKey("looked_up", name))
-            counts[key] = counts.get(key, 0) + 1
             answers.append((name, [each.of(need.ranges) for each in self.kept[name]]))
         return answers
 
