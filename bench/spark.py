@@ -36,7 +36,6 @@ from bench.variants import NOTIONAL
 from errata import Network, tumbling
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
@@ -58,11 +57,12 @@ LIMIT_S = 900
 HOUR = "1 hour"
 
 
-def network(size: str = "1h") -> Network:
+def network(size: str = "1h", *, lag: bool = False) -> Network:
     """Return the network that is measured.
 
     Args:
         size: Of the windows.
+        lag: Whether there is a lag in place of the aggregate.
     """
     net = Network("bench")
     trades = net.source(
@@ -77,6 +77,10 @@ def network(size: str = "1h") -> Network:
         keep="10y",
         partitions=PARTITIONS,
     )
+    if lag:
+        before = {"before": NOTIONAL}
+        trades.lag(ARC, by=["product"], place="spark", scope=ARC, keep="10y", fields=before)
+        return net
     trades.aggregate(
         ARC,
         place="spark",
@@ -210,7 +214,6 @@ def differences(cluster: KafkaCluster, plan: Plan, revisions: pl.DataFrame) -> i
     view = View(cluster, plan=plan)
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
     arc, box = plan.topology.arcs[ARC], plan.boxes[ARC]
-    assert isinstance(box, Aggregate)
     parts = []
     for partition in range(PARTITIONS):
         source = ArcInput(view, shared.codec(ARC), partition, done=-1, resume=0)

@@ -1,4 +1,4 @@
-"""Measures what the states of an aggregate on Spark cost: ``make bench-spark-state``.
+"""Measures what the states of a box on Spark cost: ``make bench-spark-state`` (``ARGS="--lag"``).
 
 Each of many groups gets one trade, all in one day's window; that batch fills the store. Then some
 batches touch a share of the groups, drawn at random, with a trade more each. For each batch it
@@ -112,6 +112,7 @@ def main() -> int:
     parser.add_argument("--touched", type=float, default=0.01, help="share of the groups")
     parser.add_argument("--batches", type=int, default=6)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--lag", action="store_true", help="a lag in place of the aggregate")
     parser.add_argument("--writers", type=int, default=4, help="shuffle partitions")
     given = parser.parse_args()
     touched = max(1, int(given.groups * given.touched))
@@ -124,7 +125,9 @@ def main() -> int:
             settings={"spark.sql.shuffle.partitions": str(given.writers)},
             log=folder / "spark.log",
         )
-        portions = Portions(kafka, cluster, revisions, folder / "state", network("1d"))
+        portions = Portions(
+            kafka, cluster, revisions, folder / "state", network("1d", lag=given.lag)
+        )
         print(f"{given.groups:,} groups, {touched:,} touched, {given.writers} tasks a batch")
         print("batch   records  written MiB  read MiB  seconds  CPU s  worker MiB", flush=True)
         watched = Processes()

@@ -84,21 +84,22 @@ class Checkpoint:
             requested: The division of a new checkpoint; a stored one keeps its numbers.
 
         Raises:
-            CheckpointError: If the stored one is of another plan or box, or damaged.
+            CheckpointError: If the stored one is of another plan or job, or damaged.
         """
         stored = self._read()
         if stored is None:
             return requested, 0
         number, plan, box = stored.pop("number"), stored["plan"], stored["box"]
-        if (plan, box) != (requested.plan, requested.box):
+        is_old = stored.get("layout") != LAYOUT
+        if plan != requested.plan or (box != requested.box and not is_old):
             raise CheckpointError(
-                f"checkpoint {self.folder!r} is of box {box!r} of plan {plan}, but this is "
+                f"checkpoint {self.folder!r} is of job {box!r} of plan {plan}, but this is "
                 f"{requested.box!r} of plan {requested.plan}; give --checkpoint another folder, or "
                 "remove this one: states are rebuilt from the connection point"
             )
-        if stored.get("layout") != LAYOUT:
+        if is_old:
             log.warning(
-                "box %r: checkpoint %s is of another release of Errata, which kept states in "
+                "job %r: checkpoint %s is of another release of Errata, which kept states in "
                 "another form; they are made anew in it", box, self.folder,
             )  # fmt: skip
             return requested, number + 1

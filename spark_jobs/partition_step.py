@@ -2,8 +2,8 @@
 
 Its boxes run as in a task of Errata's processes, but the history that they need is in the states:
 the tuples of each arc that a box may ask for, by the fields by which it asks. What is live between
-batches is there too, by identity, so that a batch writes what it changes. Pure: does not depend on
-Spark, its state store or Kafka.
+batches is there too, by group: a batch reads that of the groups that it touches, and writes what it
+changes. Pure: does not depend on Spark, its state store or Kafka.
 """
 
 from __future__ import annotations
@@ -61,19 +61,18 @@ class Histories:
         fields = {name: first.fields[name].nullable for name in names}  # another input's may be
         asked = replace(first, fields={**first.fields, **fields}, partition_by=tuple(names))
         self._asked = Spread(asked, 1 << PLACE_BITS)
-        nothing = pl.DataFrame(schema={n: kind.dtype for n, kind in read.arc.fields.items()})
-        # a tuple that moves to another place is another row there
-        keys = list(dict.fromkeys([*read.arc.identity, *read.by]))
-        self._tuples = StateMap(blobs, self._placed(nothing), keys)
+        self._names = list(dict.fromkeys([*_keys(read), *read.columns]))
+        nothing = pl.DataFrame(schema={n: self.arc.fields[n].dtype for n in self._names})
+        self._tuples = StateMap(blobs, self._placed(nothing), _keys(read))
 
     def _placed(self, tuples: pl.DataFrame) -> pl.DataFrame:
         return by_column.beside(tuples, self._spread.places(tuples).alias(PLACE))
 
     def apply(self, revisions: pl.DataFrame) -> None:
         """Keep what revisions of the arc leave; at most one for each identity."""
-        names = list(self.arc.fields)
-        gone = self._placed(frames.leaving(revisions, names)).select(*self._tuples.keys, PLACE)
-        entering = self._placed(frames.entering(revisions, names))
+        leaving = frames.leaving(revisions, self._names)
+        gone = self._placed(leaving).select(*self._tuples.keys, PLACE)
+        entering = self._placed(frames.entering(revisions, self._names))
         self._tuples.write(_SLAB, entering, gone, kept=_all_of)
 
     def of(self, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -82,8 +81,59 @@ class Histories:
         return self._tuples.read(_SLAB, places).drop(PLACE)
 
 
+def _keys(read: HistoryInput) -> list[str]:
+    """Return what identifies a row: a tuple that moves to another place is another row there."""
+    return list(dict.fromkeys([*read.arc.identity, *read.by]))
+
+
 def _all_of(rows: pl.DataFrame) -> pl.Series:
     return pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
+
+
+class Lives:
+    """What a box that depends on the order of tuples keeps between batches.
+
+    Args:
+        blobs: Where it is kept.
+        box: The box.
+    """
+
+    def __init__(self, blobs: Blobs, box: Box) -> None:
+        (read,) = box.history_inputs
+        self.box, self.arc = box, read.arc
+        self._spread = Spread(replace(read.arc, partition_by=read.by), 1 << PLACE_BITS)
+        self._states = StateMap(blobs, self._placed(box.no_live().states), _keys(read))
+        self._before: pl.DataFrame | None = None
+
+    def _placed(self, states: pl.DataFrame) -> pl.DataFrame:
+        return by_column.beside(states, self._spread.places(states).alias(PLACE))
+
+    def waiting(self, batch: Batch) -> pl.Series:
+        """Return the places of groups with tuples that the watermark passes in a batch."""
+
+        def is_passed(states: pl.DataFrame) -> pl.Series:
+            times = self.arc.event_times(states)
+            return times.is_between(batch.wm_before, batch.wm, closed="left")
+
+        return self._states.places(_SLAB, is_passed)
+
+    def of(self, revisions: pl.DataFrame, waiting: pl.Series | None) -> Live:
+        """Return what is kept of the groups of some revisions, and of some other places."""
+        names = list(self.arc.fields)
+        sides = frames.leaving(revisions, names), frames.entering(revisions, names)
+        places = [self._spread.places(side) for side in sides]
+        places += [] if waiting is None else [waiting]
+        self._before = self._states.read(_SLAB, pl.concat(places).unique()).drop(PLACE)
+        return replace(self.box.no_live(), states=self._before)
+
+    def keep(self, states: pl.DataFrame) -> None:
+        """Write what has changed of what `of` has returned; of all, if it was not called."""
+        before, keys = self._before, self._states.keys
+        before = states.clear() if before is None else before
+        gone = before.join(states, on=keys, how="anti", nulls_equal=True)
+        changed = self._placed(changed_rows(before, states, keys))
+        removed = self._placed(gone).select(*keys, PLACE)
+        self._states.write(_SLAB, changed, removed, kept=_all_of)
 
 
 class KeyedRun(ScopeRun):
@@ -106,7 +156,37 @@ class KeyedRun(ScopeRun):
             for name, box in self.boxes.items()
             if box.requests_history
         }
+        self.lives = {
+            name: Lives(maps(f"{name}.live"), box)
+            for name, box in self.stateful.items()
+            if box.no_live().states.width
+        }
+        self.waiting = dict[str, pl.Series]()
         self._applied = set[str]()
+
+    def memory(self, batch: Batch) -> Memory:
+        """Return the memory before a batch: boxes load what they need of theirs when they run."""
+        for name, lives in self.lives.items():
+            if self.boxes[name].emits_on_close and batch.wm > batch.wm_before:
+                places = lives.waiting(batch)
+                if places.len():
+                    self.waiting[name] = places
+        return Memory(batch.after, batch.wm_before, {}, dict.fromkeys(self.waiting, batch.wm))
+
+    def live_of(
+        self, name: str, live: Mapping[str, Live], inputs: Sequence[pl.DataFrame]
+    ) -> Live | None:
+        """Return what a box has kept of the groups that it gets revisions of, or that wait."""
+        if name not in self.lives:
+            return super().live_of(name, live, inputs)
+        (revisions,) = inputs
+        return self.lives[name].of(revisions, self.waiting.get(name))
+
+    def keep(self, live: Mapping[str, Live]) -> None:
+        """Keep what boxes have kept."""
+        for name, lives in self.lives.items():
+            if name in live:
+                lives.keep(live[name].states)
 
     def apply(self, name: str, changes: Mapping[str, pl.DataFrame]) -> None:
         """Keep what changes of the inputs of a box, once."""
@@ -152,20 +232,6 @@ class PartitionStep:
     def _run(self) -> KeyedRun:
         return KeyedRun(self.job.plan, self.step, partition=self.partition, maps=self.maps)
 
-    @cached_property
-    def _lives(self) -> dict[str, StateMap]:
-        """By box: what is live between batches, by the identity of its input."""
-        lives = dict[str, StateMap]()
-        for name, box in self._run.stateful.items():
-            states = box.no_live().states
-            if states.width:
-                place = pl.lit(0, pl.Int32).alias(PLACE)
-                identity = list(_read(box).arc.identity)
-                lives[name] = StateMap(
-                    self.maps(f"{name}.live"), states.with_columns(place), identity
-                )
-        return lives
-
     def run(
         self, batch: Batch, rows: Iterable[Row]
     ) -> Generator[Need, Sequence[pl.DataFrame], list[StepResult]]:
@@ -196,12 +262,10 @@ class PartitionStep:
     def _processed(self, batch: Batch, inputs: Mapping[str, pl.DataFrame]) -> StepResult:
         """Process the revisions of a batch as one epoch."""
         run = self._run
-        before = {name: self._live(name) for name in run.stateful}
-        memory = Memory.of(run.stateful, before, done=batch.after, watermark=batch.wm_before)
         steps = run.epoch(
             batch.epoch,
             inputs,
-            memory=memory,
+            memory=run.memory(batch),
             watermark=batch.wm,
             uncommitted={},
             committed=batch.after,
@@ -214,7 +278,7 @@ class PartitionStep:
             raise AssertionError("a step on Spark sends no requests")
         for name in run.boxes:
             run.apply(name, result.revisions)
-        self._keep(before, result.memory.live)
+        run.keep(result.memory.live)
         boxes = {n: r for n, r in result.revisions.items() if n in run.boxes}
         return self._result(batch, boxes, boxes, result.counts, result.refused)
 
@@ -236,7 +300,7 @@ class PartitionStep:
         inserted = {arc: frames.inserts(tuples) for arc, tuples in recomputed.items()}
         for name in run.boxes:
             run.apply(name, inserted)
-        self._keep({}, result.memory.live)
+        run.keep(result.memory.live)
         written = {
             arc: rebuild.difference(
                 run.boxes[arc].arc, tuples, recomputed[arc], settled=batch.settled_before
@@ -265,27 +329,6 @@ class PartitionStep:
             {key: n for key, n in counts.items() if CountKey.parse(key).what != "refused"},
             list(letters),
         )
-
-    def _live(self, name: str) -> Live:
-        """Return what a box has kept since the last batch."""
-        live = self._run.stateful[name].no_live()
-        if name not in self._lives:
-            return live
-        return replace(live, states=self._lives[name].read(_SLAB).drop(PLACE))
-
-    def _keep(self, before: Mapping[str, Live], after: Mapping[str, Live]) -> None:
-        """Write what has changed of what is live."""
-        for name, kept in self._lives.items():
-            states = after[name].states
-            old = before[name].states if name in before else states.clear()
-            gone = old.join(states, on=kept.keys, how="anti", nulls_equal=True)
-            place = pl.lit(0, pl.Int32).alias(PLACE)
-            kept.write(
-                _SLAB,
-                changed_rows(old, states, kept.keys).with_columns(place),
-                gone.select(*kept.keys, place),
-                kept=_all_of,
-            )
 
 
 def _empty(arc: Arc) -> pl.DataFrame:

@@ -59,6 +59,7 @@ class Stage:
         say: Writes lines of the processes.
         spark: Whether there are bars on Spark.
         spark_options: Options for `errata spark`.
+        reference: The network to run in place of the demo's: it has the same arcs.
         apart: Whether each scope has a process of its own.
     """
 
@@ -70,10 +71,11 @@ class Stage:
         say: Callable[[str], None],
         spark: bool = False,
         spark_options: Sequence[str] = (),
+        reference: str = "",
         apart: bool = False,
     ) -> None:
         self.broker, self.spark = broker, spark
-        reference = f"errata.demo.{'bars' if spark else 'tape'}:net"
+        reference = reference or f"errata.demo.{'bars' if spark else 'tape'}:net"
         create_topics(broker.settings, [TopicSpec(ticker.TOPIC, PARTITIONS)])
         self.cluster = KafkaCluster(broker.settings)
         place = Place(broker.settings, state)
@@ -165,6 +167,7 @@ def stage(
     *,
     spark: bool = False,
     spark_options: Sequence[str] = (),
+    reference: str = "",
     apart: bool = False,
 ) -> Iterator[Stage]:
     """Set up broker and network (see `Stage`) in a temporary folder; remove them afterwards."""
@@ -179,6 +182,7 @@ def stage(
             say=say,
             spark=spark,
             spark_options=spark_options,
+            reference=reference,
             apart=apart,
         )
         try:

@@ -247,7 +247,7 @@ class ScopeRun:
                 if box.is_stateless and not any(revisions.height for revisions in box_inputs):
                     order.done(number, emitted=False)  # the static order runs idle boxes too
                     continue
-                kept = live.get(name, nothing_kept)
+                kept = self.live_of(name, live, box_inputs) or nothing_kept
                 if settles and box.reads_back:
                     kept = replace(kept, settles=True)
                 run = box.process(*box_inputs, live=kept, wm_before=memory.watermark, wm=watermark)
@@ -259,6 +259,18 @@ class ScopeRun:
             needs = {name: need for name, (_, need) in waiting.items()}
             for name, history in (yield from self.histories(needs, own, counts)):
                 advance(name, waiting[name][0], history)
+
+    def live_of(
+        self, name: str, live: Mapping[str, Live], inputs: Sequence[pl.DataFrame]
+    ) -> Live | None:
+        """Return what a box has kept; None if it keeps nothing.
+
+        Args:
+            name: The box.
+            live: The state of each stateful box.
+            inputs: The revisions that it gets.
+        """
+        return live.get(name)
 
     def histories(
         self, needs: Mapping[str, Need], own: OwnRevisions, counts: dict[str, int]

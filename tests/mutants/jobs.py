@@ -125,8 +125,8 @@ JOBS = [
     Mutant(
         "a tuple that is asked for under another value stays under the old one",
         "spark_jobs/partition_step.py",
-        "keys = list(dict.fromkeys([*read.arc.identity, *read.by]))",
-        "keys = list(read.arc.identity)",
+        "return list(dict.fromkeys([*read.arc.identity, *read.by]))",
+        "return list(read.arc.identity)",
         network=PLACED,
     ),
     Mutant(
@@ -139,8 +139,8 @@ JOBS = [
     Mutant(
         "what is live is written where it is new, not where it has changed",
         "spark_jobs/partition_step.py",
-        "changed_rows(old, states, kept.keys).with_columns(place)",
-        "states.join(old, on=kept.keys, how='anti', nulls_equal=True).with_columns(place)",
+        "changed = self._placed(changed_rows(before, states, keys))",
+        "changed = self._placed(states.join(before, on=keys, how='anti', nulls_equal=True))",
         network=PLACED,
     ),
     Mutant(

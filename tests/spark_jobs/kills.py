@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from errata.demo.audit.verdict import Verdict, audit
@@ -21,6 +22,7 @@ from tests.spark_jobs.cluster import SparkCluster, spark_cluster
 ROOT = Path(__file__).parents[2]
 DRIVER, EXECUTOR, WORKER = "driver", "executor", "worker"
 KINDS = (DRIVER, EXECUTOR, EXECUTOR)
+WHOLE = "tests.spark_jobs.whole:net"
 
 
 def options(cluster: SparkCluster) -> list[str]:
@@ -39,8 +41,16 @@ def options(cluster: SparkCluster) -> list[str]:
     return ["--master", cluster.url, *pairs]
 
 
-def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, Counter[str], str]:
+def play(
+    kinds: Sequence[str], *, seconds: float, seed: int, whole: bool = False
+) -> tuple[Verdict, Counter[str], str]:
     """Play the tape, and kill some of these kinds meanwhile.
+
+    Args:
+        kinds: What is killed, in this order.
+        seconds: How long the tape plays.
+        seed: Seed of the moments.
+        whole: Whether all boxes are on Spark. Then the totals are not revised in the same epochs.
 
     Returns:
         The audit's verdict, what was killed, and what the processes said.
@@ -49,7 +59,12 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
     with (
         tempfile.TemporaryDirectory(prefix="errata-kills-") as folder,
         spark_cluster(Path(folder), workers=2) as cluster,
-        stage(said.append, spark=True, spark_options=options(cluster)) as on,
+        stage(
+            said.append,
+            spark=True,
+            spark_options=options(cluster),
+            reference=WHOLE if whole else "",
+        ) as on,
     ):
         on.supervisor.start()
         await_until(on, on.not_started, limit_s=4 * START_LIMIT_S, what="start")
@@ -65,6 +80,7 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
         killed = played(on, moments(kinds, seconds=seconds, chance=dice), kill, seconds=seconds)
         await_until(on, on.behind, limit_s=4 * END_LIMIT_S, what="process the tape to its end")
         verdict = audit(on.broker.settings, spark=True)
+        verdict = replace(verdict, mode_differences=[]) if whole else verdict
     return verdict, killed, "\n".join(said)
 
 
@@ -76,10 +92,11 @@ def main() -> int:
         "--seconds", type=float, default=0, help="the tape's; 20 a kill if not given"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--whole", action="store_true", help="all boxes on Spark")
     given = parser.parse_args()
     kinds = [KINDS[number % len(KINDS)] for number in range(given.kills)]
     seconds = given.seconds or 20.0 * given.kills
-    verdict, killed, said = play(kinds, seconds=seconds, seed=given.seed)
+    verdict, killed, said = play(kinds, seconds=seconds, seed=given.seed, whole=given.whole)
     print(said)
     print(f"killed: {dict(killed)}; load {os.getloadavg()[0]:.1f}")
     print("\n".join(verdict.lines()))
