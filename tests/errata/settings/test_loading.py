@@ -29,7 +29,7 @@ TWO = ONE + "other = Network('two')\n"
         (
             "tape.py",
             "from errata import Network\nNetwork('x').source('a').where('b', 'true', xyz=1)\n",
-            "Stream.where() got an unexpected keyword argument 'xyz'; it has scope, keep",
+            "Stream.where() got an unexpected keyword argument 'xyz'; it has scope, place, keep",
         ),
         ("tape.py", "raise SystemExit(0)", "tape.py, line 1: SystemExit: 0"),
         ("tape.py", "import nomodule_x", "line 1: ModuleNotFoundError: No module named"),
