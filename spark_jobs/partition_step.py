@@ -234,7 +234,7 @@ class PartitionStep:
 
     def run(
         self, batch: Batch, rows: Iterable[Row]
-    ) -> Generator[Need, Sequence[pl.DataFrame], list[StepResult]]:
+    ) -> Generator[Need, Sequence[pl.DataFrame], Iterable[StepResult]]:
         """Process a batch; yields nothing.
 
         Args:

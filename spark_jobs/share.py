@@ -62,7 +62,7 @@ class Share:
 
     def run(
         self, batch: Batch, rows: Iterable[Row]
-    ) -> Generator[Need, Sequence[pl.DataFrame], list[StepResult]]:
+    ) -> Generator[Need, Sequence[pl.DataFrame], Iterable[StepResult]]:
         """Process a batch; yields needs for what the states don't hold, and is sent the tuples.
 
         Args:
@@ -70,7 +70,7 @@ class Share:
             rows: Tuples that leave and enter, and emitted results, in any order.
         """
         if batch.is_whole:
-            return list(self.rebuild(batch, rows))
+            return self.rebuild(batch, rows)  # part by part: all of them may not fit into memory
         tuples = (row for row in rows if row.kind == TUPLES)
         in_order = (row.block for row in sorted(tuples, key=lambda row: row.origin))
         result = yield from self.process(batch, in_order)
@@ -215,7 +215,8 @@ class Share:
         dead_letters = self._dead_letters(batch, refused, settled=batch.settled_before)
         revised = rebuild.difference(box.arc, emitted, results, settled=batch.settled_before)
         self._save(batch, live.states.clear(), live.states)
-        outcome = Outcome(live, frames.inserts(results.select(list(box.arc.fields))))
+        told = results if self.job.readers[box.arc.name] else results.clear()
+        outcome = Outcome(live, frames.inserts(told.select(list(box.arc.fields))))
         return self._result(batch, outcome, revised, dead_letters)
 
     def _dead_letters(

@@ -248,11 +248,14 @@ def replay_requests(job: Job, need: Need, batch: Batch, *, box: str) -> list[Rep
 _REPLAYS: dict[tuple[str, int], Replays] = {}
 
 
-StepRun = Generator[Need, Sequence[pl.DataFrame], list[StepResult]]
-"""A part of a step in a batch: yields needs for tuples that its states don't hold."""
+StepRun = Generator[Need, Sequence[pl.DataFrame], Iterable[StepResult]]
+"""A part of a step in a batch: yields needs for tuples that its states don't hold.
+
+Returns its results, each made when it is taken.
+"""
 
 
-def run_with_replays(job: Job, batch: Batch, step: Step, run: StepRun) -> list[StepResult]:
+def run_with_replays(job: Job, batch: Batch, step: Step, run: StepRun) -> Iterable[StepResult]:
     """Run a part of a step to its end; this process replays the tuples that it needs."""
     replays = _REPLAYS.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
     box = step.boxes[-1].arc.name
@@ -261,7 +264,7 @@ def run_with_replays(job: Job, batch: Batch, step: Step, run: StepRun) -> list[S
         while True:
             need = run.send(replays.inputs(need, batch, box=box))
     except StopIteration as stop:
-        results: list[StepResult] = stop.value
+        results: Iterable[StepResult] = stop.value
         return results
 
 

@@ -8,7 +8,7 @@ import json
 import pickle
 import random
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -224,7 +224,7 @@ class SparkJob:
 
     def _part(
         self, batch: Batch, key: int, rows: list[Row], states: States
-    ) -> Generator[bool, None, list[StepResult]]:
+    ) -> Generator[bool, None, Iterable[StepResult]]:
         """Run a part of a step; sweepers answer what its states don't hold."""
         job, (step, _) = self.job, self.job.by_key[key]
         shuffled = [r for r in self.rng.sample(rows, len(rows)) if r.kind in (TUPLES, RESULTS)]
@@ -242,7 +242,7 @@ class SparkJob:
                 )
                 need = run.send(job.plan.paths[box].inputs(replayed, wm=batch.wm))
         except StopIteration as stop:
-            done: list[StepResult] = stop.value
+            done: Iterable[StepResult] = stop.value
             return done
 
     def close(self) -> None:
