@@ -19,7 +19,7 @@ import polars as pl
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.compile.sources_and_sinks import NEWEST_MS, originals
 from errata.processors.declare.declarations import EARLIEST
-from errata.processors.envelopes.batch import ROW, Refusal
+from errata.processors.envelopes.batch import ROW, Decoded, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
@@ -39,7 +39,7 @@ from errata.processors.wire.report import (
 )
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
-from errata.topics.cluster import Reader, Records, TopicPartition
+from errata.topics.cluster import ClusterError, Reader, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
 from errata.topics.settings import PASSING_MS
 
@@ -97,6 +97,7 @@ class IngestTask(StampingTask):
                 folder=folder,
             )
         self.reader: Reader | None = None
+        self.rows_a_batch = ROWS_A_BATCH
 
     def close(self) -> None:
         """Close all connections and files."""
@@ -128,6 +129,8 @@ class IngestTask(StampingTask):
             resume = self.held_tuples.position(self.report)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
+        self.ahead: Decoded | None = None
+        self.failed: ClusterError | None = None
         self.stamped_ms = self.last_record_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
         yield True
@@ -157,7 +160,7 @@ class IngestTask(StampingTask):
             yield from self._catch_up()
         elif self.has_lost_records and not behind:
             yield from self._restore(max(self.epoch_of(), self.report.done + 1, newest))
-        elif busy and (due or self._rows() >= ROWS_A_BATCH):
+        elif busy and (due or self._is_full()):
             yield from self._take(self._next_epoch(newest), now)
         elif newest > self.report.done and not busy:
             # Follow the peers' epochs, never exceed them: two idle tasks would push each other on.
@@ -169,9 +172,12 @@ class IngestTask(StampingTask):
 
     def _read(self, now: int) -> None:
         assert self.reader is not None
+        if self.failed is not None:
+            raise self.failed
         end = 0 if self.paced else self.cluster.end(self.place)
-        while self._rows() < ROWS_A_BATCH or self.reader.position(self.place) < end:
-            for records in self.reader.poll(limit=ROWS_A_BATCH - self._rows() % ROWS_A_BATCH):
+        while not self._is_full() or self.reader.position(self.place) < end:
+            limit = self.rows_a_batch - self._rows() % self.rows_a_batch
+            for records in self.reader.poll(limit=limit):
                 self.held.append(records)
                 self.last_record_ms = now
             if self.reader.position(self.place) >= end:
@@ -179,6 +185,36 @@ class IngestTask(StampingTask):
 
     def _rows(self) -> int:
         return sum(map(len, self.held))
+
+    def _is_full(self) -> bool:
+        return self._rows() >= self.rows_a_batch
+
+    def _look_ahead(self) -> bool:
+        """Read and decode the next batch, if it is a full one, while a commit waits for brokers.
+
+        A fault of the reader is raised by the next step: the commit does not depend on it.
+
+        Returns:
+            Whether there was such a batch.
+        """
+        if not self.paced or self.failed is not None or self.ahead is not None:
+            return False
+        try:
+            self._read(self.clock_ms())
+            if not self._is_full():
+                return False
+            self.ahead = self._decode()
+        except RegistryAwayError:
+            return False
+        except ClusterError as error:
+            self.failed = error
+        return True
+
+    def _decode(self) -> Decoded:
+        """Return the revisions of the held records."""
+        values = list(chain.from_iterable(records.values for records in self.held))
+        keys = list(chain.from_iterable(records.keys for records in self.held))
+        return self.intake.decode(values, keys)
 
     # ---------------------------------------------------------------- watermarks
 
@@ -227,10 +263,8 @@ class IngestTask(StampingTask):
         put_back = self._put_back()
         if put_back is not None:
             self.newest_ms = put_back
-        values = list(chain.from_iterable(records.values for records in held))
-        keys = list(chain.from_iterable(records.keys for records in held))
         try:
-            decoded = self.intake.decode(values, keys)
+            decoded = self._decode() if self.ahead is None else self.ahead
             decoded = refuse_ahead(decoded, self.source, held, now_ms=now)
             if self.held_tuples is not None:
                 newest = by_column.constant(self.newest_ms, decoded.frame.height, pl.Int64)
@@ -253,7 +287,7 @@ class IngestTask(StampingTask):
             self.wait(str(error), FOR_REGISTRY if is_away else FOR_ROOM)
             yield False
             return
-        self.held = []
+        self.held, self.ahead = [], None
         refused, counts = list(decoded.refused), Counter(self.report.counts)
         if self.held_tuples is None:
             emissions = self._forward(decoded.frame, held, epoch)
@@ -264,7 +298,7 @@ class IngestTask(StampingTask):
             refused += [Refusal(*row) for row in refusals.iter_rows()]
             newest_ms = reconciled.newest_ms
             counts.update(reconciled.counts)
-        counts.update(read=len(values), passed=decoded.passed)
+        counts.update(read=sum(map(len, held)), passed=decoded.passed)
         counts.update(tally_refusals(refused))
         if newest_ms is not None:
             self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
@@ -296,7 +330,8 @@ class IngestTask(StampingTask):
             report=self.report,
             epoch=epoch,
         )
-        yield from self.commit(emissions, report, records=dead_letters)
+        for is_busy in self.commit(emissions, report, records=dead_letters):
+            yield is_busy or self._look_ahead()
         self.wait("")
         if self.held_tuples is not None:
             self.held_tuples.commit()

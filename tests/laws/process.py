@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from errata.processors.ingest.bound_task import BoundTask
-from errata.processors.ingest.ingest_task import IngestTask
+from errata.processors.ingest.ingest_task import ROWS_A_BATCH, IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
@@ -112,6 +112,8 @@ class Process:
         plan: The deployed plan.
         folder: The folder of its indexes and copies.
         now: The clock, in ms.
+        waits: Whether brokers are slow; then some ingest tasks take few records at once, and read
+            ahead.
     """
 
     def __init__(
@@ -121,6 +123,8 @@ class Process:
         plan: CompiledPlan,
         folder: Path,
         now: Callable[[], int],
+        *,
+        waits: bool = True,
     ) -> None:
         self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
         view = View(cluster, plan=plan)
@@ -128,7 +132,7 @@ class Process:
             cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS,
             hands_over=True, run=self._run,
         )  # fmt: skip
-        self._chance, self.waits = random.Random(str(kind)), True
+        self._chance, self.waits = random.Random(str(kind)), waits
         self.shared.handover = Forgetful(self.shared, self._chance)
         self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
@@ -163,15 +167,17 @@ class Process:
             self.tasks.append(BoundTask(self.shared, source, clock_ms=clock_ms))
             return
         for partition in kind.partitions:
-            self.tasks.append(
-                IngestTask(
-                    self.shared,
-                    source,
-                    partition=partition,
-                    folder=folder / f"index.{partition}",
-                    clock_ms=partial(self._skewed_ms, kind.skew_ms),
-                )
+            task = IngestTask(
+                self.shared,
+                source,
+                partition=partition,
+                folder=folder / f"index.{partition}",
+                clock_ms=partial(self._skewed_ms, kind.skew_ms),
             )
+            task.rows_a_batch = (
+                self._chance.choice((2, ROWS_A_BATCH)) if self.waits else ROWS_A_BATCH
+            )
+            self.tasks.append(task)
 
     def _skewed_ms(self, skew_ms: int) -> int:
         return self.now() + skew_ms

@@ -269,9 +269,7 @@ class Simulation:
         elif old is not None and any(old.folder.iterdir()):
             self.seen[f"lost {kind.what}"] += kind.what != "scope" or kind.beside
         folder.mkdir(exist_ok=True)
-        process = Process(kind, self.cluster, self.plan, folder, lambda: self.now)
-        process.waits = self.waits
-        return process
+        return Process(kind, self.cluster, self.plan, folder, lambda: self.now, waits=self.waits)
 
     def _restart(self, place: int) -> None:
         del self.down[place]

@@ -4,6 +4,20 @@ from tests.mutants.mutant import Mutant
 
 ROBUST = [
     Mutant(
+        "what was decoded ahead is taken again with the next batch",
+        "processors/ingest/ingest_task.py",
+        "self.held, self.ahead = [], None",
+        "self.held = []",
+        tests="tests/processors/ingest/test_look_ahead.py",
+    ),
+    Mutant(
+        "a fault of the reader breaks the commit that waits meanwhile",
+        "processors/ingest/ingest_task.py",
+        "except ClusterError as error:\n            self.failed = error",
+        "except ClusterError:\n            raise",
+        tests="tests/processors/ingest/test_look_ahead.py",
+    ),
+    Mutant(
         "a task that was replaced while it stood still takes its work back",
         "processors/tasks/task.py",
         '        if self.is_superseded:\n            raise FencedError(f"task',
