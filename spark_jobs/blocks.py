@@ -17,8 +17,9 @@ import pyarrow as pa
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.boxes.base import Refused, Stateless
 from errata.processors.reports.progress_view import covered
+from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
-from errata.spark_jobs import reading
+from errata.spark_jobs import ingest, reading
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
@@ -79,6 +80,7 @@ class Stretch:
         place: The partition of the arc.
         offsets: Of the stretch, half-open.
         committed: By writing task and attempt: the last epoch that counts.
+        newest: Of a source's topic: the newest event time before it, less lateness.
     """
 
     batch: Batch
@@ -86,6 +88,7 @@ class Stretch:
     place: Place = NOWHERE
     offsets: tuple[int, int] = (0, 0)
     committed: Mapping[str, Mapping[int, int]] | None = None
+    newest: int = NEVER
 
 
 def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
@@ -105,18 +108,20 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         end.watermark,
         report.settled_ms,
         end.settled,
+        idle=end.idle,
     )
     read = list[Stretch]()
     for place in job.places:
         offsets = end.starts.get(place, 0), end.ends[place]
-        committed = view.committed(view.writers(*place))
-        read.append(Stretch(batch, TUPLES, place, offsets, committed))
+        committed = None if job.source else view.committed(view.writers(*place))
+        newest = end.newest.get(place, NEVER)
+        read.append(Stretch(batch, TUPLES, place, offsets, committed, newest))
     for arc in job.outputs if batch.is_whole else ():
         topic = job.plan.deployment.topic(arc)
         for partition in range(job.plan.placement.partitions[arc]):
-            task = job.task(partition)
-            last, _ = view.of(task).ends.get(TopicPartition(topic, partition), (0, 0))
-            place, committed = Place(arc, partition), view.committed([task])
+            writers, at = view.writers(arc, partition), TopicPartition(topic, partition)
+            last = max(view.of(task).ends.get(at, (0, 0))[0] for task in writers)
+            place, committed = Place(arc, partition), view.committed(writers)
             read.append(Stretch(batch, RESULTS, place, (0, last), committed))
     result = [Stretch(batch, HEADER)]
     if batch.wm > batch.wm_before and not batch.is_whole:
@@ -141,6 +146,9 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
         yield Row(job.keys[0], HEADER, block=b"{}")
     elif stretch.kind == TICK:
         yield from (Row(key, TICK) for key in job.keys)
+    elif stretch.kind == TUPLES and job.source is not None:
+        at = stretch.place, stretch.offsets, stretch.newest
+        yield from ingest.read_source(job, stretch.batch, *at, cluster)
     else:
         yield from _read_arc(job, stretch, cluster)
 
@@ -166,7 +174,7 @@ def _read_arc(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | No
         spool.add(pl.concat([codec.empty, *joined]))
         number = origins(partition)
         if stretch.kind == TUPLES:
-            block = json.dumps({str(stretch.place): resume}).encode()
+            block = json.dumps({str(stretch.place): (resume, NEVER)}).encode()
             yield Row(job.keys[0], HEADER, next(number), block)
         for part in range(batch.parts):
             revisions = pl.concat([codec.empty, *spool.take(part)])
@@ -191,7 +199,9 @@ def _result_rows(
     """Yield the rows of what the topic of an arc of the job holds: for the step that writes it."""
     name, partition = stretch.place
     emitted, step = reading.content([revisions], job.plan.topology.arcs[name]), job.writing[name]
-    if step.is_grouped:
+    if job.source is not None:
+        yield from ingest.held_rows(job, emitted, number)
+    elif step.is_grouped:
         for writer, block in Shares(job, step).of_results(emitted):
             yield Row(job.key(step, writer), RESULTS, next(number), block, name)
     else:

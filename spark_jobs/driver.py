@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks import rebuild
+from errata.processors.tasks.rebuild import CannotRebuildError
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import dead_letter, replay
 from errata.schemas.errors import ErrataError
@@ -31,6 +32,7 @@ from errata.spark_jobs.job import Job
 from errata.spark_jobs.reading import NOTHING
 from errata.spark_jobs.reports import BatchResult, Reports
 from errata.spark_jobs.session import error_line
+from errata.spark_jobs.source_epochs import OUTDATED
 from errata.spark_jobs.stages import WRITTEN, Operator, Writer, name_of, source_of
 from errata.topics import names
 from errata.topics.cluster import LostOffsetError, TopicPartition
@@ -146,7 +148,13 @@ log = logging.getLogger("errata")
 IDLE_S = 0.002
 
 
-_LOST_STATES = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE_", "checkpoint file", "_metadata")
+_LOST_STATES = (
+    "CANNOT_LOAD_STATE_STORE",
+    "STATE_STORE_",
+    "checkpoint file",
+    "_metadata",
+    OUTDATED,
+)
 """Texts in Spark's errors that mean that files of a checkpoint are gone or damaged."""
 
 
@@ -173,6 +181,7 @@ class Driver:
         checkpoint: The folder of the states.
         kafka: librdkafka settings, for executors.
         max_records: About how many records a batch takes at most; None: no limit.
+        registry_at: Settings of the registry server, for executors; None: schemas are in a topic.
     """
 
     def __init__(
@@ -184,6 +193,7 @@ class Driver:
         checkpoint: Checkpoint,
         kafka: Mapping[str, str | int],
         max_records: int | None = None,
+        registry_at: Mapping[str, str | int] | None = None,
     ) -> None:
         self.shared, self.scope, self.session = shared, scope, session
         self.checkpoint = checkpoint
@@ -200,6 +210,7 @@ class Driver:
             compaction_lag_ms=shared.compaction_lag_ms,
             on_error=shared.on_error,
             max_records=max_records,
+            registry_at=registry_at,
         )
         self.reports = Reports(shared, self.job)
         self.query: Any = None
@@ -237,15 +248,38 @@ class Driver:
         elif self.job.done[0] > NOTHING and not has_states:
             reason = f"checkpoint {self.checkpoint.folder} has no states for the reported epochs"
         if reason:
-            rebuild.require_history(self.shared.plan, self.scope, why=reason)
+            self._require_history(reason)
             self.number += has_states
             log.warning(
                 "job %r: %s; rebuilding them from the whole of %s",
-                self.job.name, reason, " and ".join(f"arc {arc!r}" for arc in self.scope.inputs),
+                self.job.name, reason, " and ".join(map("arc {!r}".format, self._history)),
             )  # fmt: skip
+
+    @property
+    def _history(self) -> Sequence[str]:
+        """The arcs from which states are made anew."""
+        return self.scope.inputs if self.job.source is None else self.scope.outputs
+
+    def _require_history(self, why: str) -> None:
+        """Check that the states can be made anew.
+
+        Raises:
+            CannotRebuildError: If they can't.
+        """
+        source = self.job.source
+        if source is None:
+            rebuild.require_history(self.shared.plan, self.scope, why=why)
+        elif not source.arc.is_connection_point:
+            raise CannotRebuildError(
+                f"job {self.job.name!r}: {why}, and source {source.arc.name!r} keeps no history "
+                "from which to rebuild them; restore the checkpoint, or declare the source with "
+                'keep="..."'
+            )
 
     def _is_behind(self) -> bool:
         """Whether the next records to read are older than superseded records are kept."""
+        if self.job.source is not None:
+            return False  # its topic is nobody's arc
         cluster, arcs = self.shared.cluster, self.job.plan.topology.arcs
         before_ms = time.time_ns() // 1_000_000 - self.shared.compaction_lag_ms
         for arc, partition in self.job.places:
@@ -363,7 +397,7 @@ def _finish(steps: Iterator[bool]) -> None:
 def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
     plan = job.plan
-    recorder.look_up(plan, (*job.scope.inputs, *job.scope.boxes))
+    recorder.look_up(plan, dict.fromkeys((*job.scope.inputs, *job.scope.boxes, *job.outputs)))
     dead_letters = names.dead_letters_topic(plan.network)
     recorder.register(f"{dead_letters}-value", dead_letter.SCHEMA)
     for arc in plan.replayed_points_of(job.scope):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +18,6 @@ from errata.spark_jobs.job import Job
 from errata.spark_jobs.limits import Backlog
 from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import NOTHING
-from errata.topics.cluster import TopicPartition
 
 log = logging.getLogger("errata")
 
@@ -33,6 +32,9 @@ class Bound:
         starts: By partition of an input, where the batch begins that ends here.
         ends: By partition of an input, where it has read everything.
         settled: No tuple of an event time before this can be revised in later epochs.
+        newest: By partition of a source's topic, its newest event time before the batch that ends
+            here, less lateness.
+        idle: The partitions of a source's topic that have fallen idle.
     """
 
     epoch: int = NOTHING
@@ -40,25 +42,32 @@ class Bound:
     settled: int = NEVER
     starts: Mapping[Place, int] = field(default_factory=dict)
     ends: Mapping[Place, int] = field(default_factory=dict)
+    newest: Mapping[Place, int] = field(default_factory=dict)
+    idle: Sequence[int] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as a JSON object."""
+        by_place = {"starts": self.starts, "ends": self.ends, "newest": self.newest}
         return {
             "epoch": self.epoch,
             "watermark": self.watermark,
             "settled": self.settled,
-            "starts": {str(place): offset for place, offset in self.starts.items()},
-            "ends": {str(place): offset for place, offset in self.ends.items()},
+            **{
+                name: {str(place): number for place, number in numbers.items()}
+                for name, numbers in by_place.items()
+            },
+            "idle": list(self.idle),
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Bound:
         """Return the bound of a `plain` object."""
-        starts, ends = (
-            {Place.parse(place): offset for place, offset in plain[name].items()}
-            for name in ("starts", "ends")
+        starts, ends, newest = (
+            {Place.parse(place): number for place, number in plain.get(name, {}).items()}
+            for name in ("starts", "ends", "newest")
         )
-        return cls(plain["epoch"], plain["watermark"], plain["settled"], starts, ends)
+        numbers = plain["epoch"], plain["watermark"], plain["settled"]
+        return cls(*numbers, starts, ends, newest, tuple(plain.get("idle", ())))
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class Batch:
         settled_before: No tuple of an event time before this could be revised after `after`.
         settled: Nor before this after `epoch`.
         parts: How many parts the whole content is processed in, so that each fits into memory.
+        idle: The partitions of a source's topic that have fallen idle.
     """
 
     after: int
@@ -82,6 +92,7 @@ class Batch:
     settled_before: int = NEVER
     settled: int = NEVER
     parts: int = 1
+    idle: Sequence[int] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -109,10 +120,6 @@ class Epochs:
     def __init__(self, job: Job, view: View) -> None:
         self.job, self.view = job, view
 
-    def topic_partition(self, place: Place) -> TopicPartition:
-        """Return a partition of an input as brokers know it."""
-        return TopicPartition(self.job.plan.deployment.topic(place.arc), place.partition)
-
     @property
     def reported(self) -> int:
         """The last epoch that the job itself has reported."""
@@ -126,11 +133,11 @@ class Epochs:
         reports = [self.view.of(self.job.task(p)) for p in range(self.job.task_count)]
         return {report.done: report.watermark for report in reports}
 
-    def complete(self) -> int:
-        """Return the last epoch that is complete in all partitions of the inputs."""
-        return min(self.view.complete(*place)[0] for place in self.job.places)
+    def complete(self) -> Bound:
+        """Return how far all can be read now: up to the last complete epoch of the inputs."""
+        return Bound(min(self.view.complete(*place)[0] for place in self.job.places))
 
-    def next(self, now: Bound, *, most: int | None = None, upto: int | None = None) -> Bound:
+    def next(self, now: Bound, *, most: int | None = None, upto: Bound | None = None) -> Bound:
         """Return the bound up to which a batch reads; the same if nothing changed.
 
         Args:
@@ -138,12 +145,12 @@ class Epochs:
                 what was reported, the next bound is theirs; behind `NOTHING` if they differ.
             most: About how many records the batch takes at most, in whole epochs; None: all up to
                 the last complete epoch. A batch behind `NOTHING` always takes all.
-            upto: The last epoch to read; None: the last complete one.
+            upto: How far to read; None: up to the last complete epoch.
         """
         complete = {place: self.view.complete(*place) for place in self.job.places}
         ends: Mapping[Place, int] = {place: end for place, (_, end) in complete.items()}
         epoch, wm, starts = min(epoch for epoch, _ in complete.values()), now.watermark, now.starts
-        epoch = epoch if upto is None else min(epoch, upto)
+        epoch = epoch if upto is None else min(epoch, upto.epoch)
         task, reported = self.job.task(0), self._reported()
         ahead = sorted(done for done in reported if done > now.epoch)
         if now.epoch == NOTHING and len(reported) > 1:
@@ -179,12 +186,12 @@ class Epochs:
     def resume(self, place: Place) -> int:
         """Return the offset of the oldest input record that no batch has taken."""
         report = self.view.of(self.job.task(place.partition))
-        return report.resume.get(self.topic_partition(place), 0)
+        return report.resume.get(self.job.topic_partition(place), 0)
 
     def _has_input(self, now: Bound) -> bool:
         """Whether there are records of epochs that no batch has taken."""
         for place in self.job.places:
-            at = self.topic_partition(place)
+            at = self.job.topic_partition(place)
             for writer in self.view.writers(*place):
                 end, epoch = self.view.of(writer).ends.get(at, (0, NEVER))
                 if epoch > now.epoch and end > self.resume(place):

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.plan import Plan
+from errata.topics.cluster import Cluster
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import Registry, UnknownSchemaError
+from errata.topics.registry_server import registry
 
 _SMALL: dict[str, str | int] = {
     "queued.min.messages": 20_000,
@@ -93,3 +96,34 @@ class Registered:
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return None: only ids are known here."""
         return None
+
+
+@dataclass(frozen=True)
+class Looked(Registered):
+    """A `Registry` of the recorded ids that looks the schemas of others' records up.
+
+    Args:
+        ids: By subject.
+        schemas: Where it looks them up.
+    """
+
+    schemas: Registry
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Return a schema."""
+        return self.schemas.schema(schema_id)
+
+
+_SCHEMAS = WeakKeyDictionary[Cluster, Registry]()
+
+
+def schemas(cluster: Cluster, settings: Mapping[str, str | int] | None) -> Registry:
+    """Return this process's registry, which remembers what it has looked up.
+
+    Args:
+        cluster: The cluster.
+        settings: Of a registry server; None: the schemas are in a topic of the cluster.
+    """
+    if cluster not in _SCHEMAS:
+        _SCHEMAS[cluster] = registry(cluster, settings)
+    return _SCHEMAS[cluster]

@@ -8,13 +8,15 @@ from functools import cached_property
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.topology import Scope
+from errata.processors.plan.topology import Scope, Source
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.processors.wire.task_id import ScopeId
-from errata.spark_jobs.executor import Registered, connected
+from errata.spark_jobs.executor import Registered, connected, schemas
 from errata.spark_jobs.place import Place
 from errata.spark_jobs.steps import READING, Step, steps_of
+from errata.topics.cluster import Cluster, TopicPartition
 from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Job:
         compaction_lag_ms: How long superseded records stay in connection points.
         on_error: What happens to tuples that boxes refuse: ``dead-letter``, or ``stop``.
         max_records: About how many records a batch takes at most; None: no limit.
+        registry_at: Settings of the registry server that has the schemas of a source's records;
+            None: they are in a topic of the cluster.
     """
 
     plan: CompiledPlan
@@ -47,11 +51,18 @@ class Job:
     compaction_lag_ms: int = 0
     on_error: str = DEAD_LETTER
     max_records: int | None = None
+    registry_at: Mapping[str, str | int] | None = None
 
     @property
     def name(self) -> str:
         """The name of its scope."""
         return self.scope.name
+
+    @cached_property
+    def source(self) -> Source | None:
+        """The source that it ingests; None: it runs boxes."""
+        scope = ScopeId.parse(self.scope.name)
+        return self.plan.topology.sources[scope.name] if scope.is_ingest else None
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -102,6 +113,8 @@ class Job:
     @cached_property
     def writing(self) -> dict[str, Step]:
         """By arc of the job: the step that writes it."""
+        if self.source is not None:
+            return {self.source.arc.name: self.stateful[0]}
         return {box.arc.name: step for step in self.steps for box in step.boxes}
 
     @property
@@ -111,9 +124,25 @@ class Job:
 
     @property
     def places(self) -> list[Place]:
-        """The partitions of its inputs."""
+        """The partitions of its inputs; those of a source's topic are named by the job."""
         counts = self.plan.placement.partitions
+        if self.source is not None:
+            return [Place(self.name, p) for p in range(self.task_count)]
         return [Place(arc, p) for arc in self.scope.inputs for p in range(counts[arc])]
+
+    def topic_partition(self, place: Place) -> TopicPartition:
+        """Return a partition of an input, or of an arc that it writes, as brokers know it."""
+        if self.source is not None and place.arc == self.name:
+            return TopicPartition(self.source.topic, place.partition)
+        return TopicPartition(self.plan.deployment.topic(place.arc), place.partition)
+
+    def writes(self, partition: int) -> int:
+        """Return the number of the task that a partition of its arcs is written for.
+
+        A batch of records of a source is one: what becomes of an identity may follow from records
+        in several partitions. So one task stands for all that is written.
+        """
+        return partition if self.source is None else 0
 
     @property
     def task_count(self) -> int:
@@ -122,7 +151,7 @@ class Job:
 
     def task(self, partition: int) -> str:
         """Return the task name under which it reports on a partition of its arcs."""
-        return str(ScopeId.of_boxes(self.scope.name).task(partition))
+        return str(ScopeId.parse(self.scope.name).task(partition))
 
     @property
     def transactional_id(self) -> str:
@@ -137,6 +166,10 @@ class Job:
     def registry(self) -> Registered:
         """The registry of recorded schema ids."""
         return Registered(self.ids)
+
+    def schemas(self, cluster: Cluster) -> Registry:
+        """Return this process's registry, for the schemas of a source's records."""
+        return schemas(cluster, self.registry_at)
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""

@@ -36,12 +36,13 @@ from errata.spark_jobs.steps import Step
 SIGN = "@sign"
 """Column of a block to a grouped step: 1 for a tuple that enters, -1 for one that leaves."""
 
-TUPLES, RESULTS, TICK, HEADER, DEAD_LETTERS, REVISIONS, COUNTS = range(7)
+TUPLES, RESULTS, TICK, HEADER, DEAD_LETTERS, REVISIONS, COUNTS, REFUSED = range(8)
 """The content of a row.
 
 For the steps: what changes of an arc that they read; the content of an arc that they write, as its
-topic has it; only the time (windows may close). For the writers: where the next batch resumes; dead
-letters; revisions of an arc; running totals.
+topic has it; only the time (windows may close). For the writers: how far an input is read (where
+the next batch resumes, and the newest event time of a source's partition); dead letters; revisions
+of an arc; running totals; records of a source that are refused.
 """
 
 ORIGIN_BITS = 32
@@ -194,12 +195,14 @@ class StepResult:
         written: By arc with a topic: the revisions that are written there.
         counts: Running totals to add.
         dead_letters: Blocks of dead letters.
+        refused_records: Blocks of refusals of a source's records.
     """
 
     revisions: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     written: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Sequence[bytes] = ()
+    refused_records: Sequence[bytes] = ()
 
 
 def result_rows(
@@ -223,6 +226,8 @@ def result_rows(
                     yield Row(key, DEAD_LETTERS, next(number), block)
         for block in result.dead_letters:
             yield Row(key, DEAD_LETTERS, next(number), block)
+        for block in result.refused_records:
+            yield Row(key, REFUSED, next(number), block)
         if result.counts:
             yield Row(key, COUNTS, next(number), json.dumps(dict(result.counts)).encode())
 

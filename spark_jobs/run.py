@@ -65,6 +65,7 @@ class _Attempts:
         scope: The job's scope.
         session: The Spark session.
         kafka: librdkafka settings, for executors.
+        registry_at: Settings of the registry server, for executors; None: schemas are in a topic.
         options: The options of the jobs.
     """
 
@@ -72,6 +73,7 @@ class _Attempts:
     scope: Scope
     session: Any
     kafka: Mapping[str, str | int]
+    registry_at: Mapping[str, str | int] | None
     options: Options
     quick: int = 0
 
@@ -89,6 +91,7 @@ class _Attempts:
                 checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
                 kafka=self.kafka,
                 max_records=self.options.max_records,
+                registry_at=self.registry_at,
             )
             try:
                 self.driver.start(
@@ -129,8 +132,9 @@ def run_jobs(
     kafka: Mapping[str, str | int],
     options: Options,
     stop: Callable[[], bool],
+    registry_at: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Run some jobs in one session.
+    """Run some jobs in one session; with ``once``, each after those that write what it reads.
 
     Args:
         shared: What the process shares.
@@ -139,19 +143,26 @@ def run_jobs(
         kafka: librdkafka settings, for executors.
         options: The options of the jobs.
         stop: Whether to end now.
+        registry_at: Settings of the registry server, for executors; None: schemas are in a topic.
 
     Raises:
         JobFailedError: If one fails again and again.
         FencedError: If another driver has taken over.
         NewVersionError: If a new version of the plan is deployed, or about to be.
     """
-    running = list[_Attempts]()
+    running, waiting = list[_Attempts](), list(jobs)
+    topology = shared.plan.topology
     try:
-        for name in jobs:
-            job = _Attempts(shared, shared.plan.topology.scopes[name], session, kafka, options)
-            job.start()
-            running.append(job)
-        while running and not stop():
+        while (running or waiting) and not stop():
+            left = {*waiting, *(job.scope.name for job in running)}
+            for name in list(waiting):
+                scope = topology.jobs[name]
+                above = {topology.scope_of(arc) for arc in scope.inputs}
+                if not (options.once and above & left):
+                    waiting.remove(name)
+                    job = _Attempts(shared, scope, session, kafka, registry_at, options)
+                    job.start()
+                    running.append(job)
             time.sleep(0.05)
             shared.view.poll()
             if shared.view.version > shared.plan.deployment.version:
@@ -170,19 +181,21 @@ def run_jobs(
 
 
 def jobs_of(plan: Plan, boxes: Sequence[str]) -> list[str]:
-    """Return the scopes of some boxes on Spark, each once; of all boxes if none is named.
+    """Return the jobs of some boxes and sources on Spark, each once; all if none is named.
 
     Raises:
-        NoSuchBoxError: If a box does not run on Spark.
+        NoSuchBoxError: If one does not run on Spark, or none does.
     """
-    on_spark = plan.topology.spark
+    topology = plan.topology
+    on_spark = [name for name, source in topology.sources.items() if source.on_spark]
+    on_spark += topology.spark
+    known = ", ".join(map(repr, on_spark)) or "none"
     for box in boxes:
         if box not in on_spark:
-            known = ", ".join(map(repr, on_spark)) or "none"
             raise NoSuchBoxError(
                 f"network {plan.network!r} has no box {box!r} with place='spark'; it has: {known}"
             )
-    return list(dict.fromkeys(map(plan.topology.scope_of, boxes or on_spark)))
+    return list(dict.fromkeys(map(topology.scope_of, boxes or on_spark)))
 
 
 SESSION_MS = 6_000

@@ -51,9 +51,10 @@ from errata.processors.wire.replay import unpack
 from errata.processors.wire.report import CountKey
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
-from errata.spark_jobs import blocks
+from errata.spark_jobs import blocks, ingest
 from errata.spark_jobs.blocks import Stretch
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
+from errata.spark_jobs.ingest import Holding
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.partition_step import PartitionStep
 from errata.spark_jobs.place import Place
@@ -61,6 +62,7 @@ from errata.spark_jobs.routing import (
     COUNTS,
     DEAD_LETTERS,
     HEADER,
+    REFUSED,
     RESULTS,
     REVISIONS,
     TICK,
@@ -71,6 +73,7 @@ from errata.spark_jobs.routing import (
     unpack_dead_letters,
 )
 from errata.spark_jobs.share import Share
+from errata.spark_jobs.source_epochs import epochs_of
 from errata.spark_jobs.state_map import Cache, Cached, Key, Maps
 from errata.spark_jobs.steps import Step
 from errata.topics.cluster import Cluster, TopicPartition
@@ -104,13 +107,13 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._epochs: Epochs | None = None
-        self._upto: int | None = None
+        self._upto: Bound | None = None
 
     @property
     def epochs(self) -> Epochs:
         """The epochs, which follow the reports; created in the driver process that uses them."""
         if self._epochs is None:
-            self._epochs = Epochs(self.job, View(self.job.cluster(), plan=self.job.plan))
+            self._epochs = epochs_of(self.job, View(self.job.cluster(), plan=self.job.plan))
             self._epochs.view.catch_up()
         return self._epochs
 
@@ -258,10 +261,10 @@ Returns its results, each made when it is taken.
 def run_with_replays(job: Job, batch: Batch, step: Step, run: StepRun) -> Iterable[StepResult]:
     """Run a part of a step to its end; this process replays the tuples that it needs."""
     replays = _REPLAYS.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
-    box = step.boxes[-1].arc.name
     try:
         need = next(run)
         while True:
+            box = step.boxes[-1].arc.name
             need = run.send(replays.inputs(need, batch, box=box))
     except StopIteration as stop:
         results: Iterable[StepResult] = stop.value
@@ -279,6 +282,8 @@ def run_of(job: Job, batch: Batch, key: int, rows: Iterable[Row], maps: Maps) ->
         maps: Where its states are kept.
     """
     step, slot = job.by_key[key]
+    if job.source is not None:
+        return Holding(job, maps("")).run(batch, rows)
     if step.is_grouped:
         return Share(job, step, maps("")).run(batch, rows)
     return PartitionStep(job, step, slot, maps).run(batch, rows)
@@ -365,14 +370,14 @@ def _own(rows: Iterable[SparkRow], passed: list[SparkRow]) -> Iterator[Row]:
 
 
 WRITTEN = (
-    "batch string, resume string, ends string, counts map<string, long>, "
+    "batch string, read string, ends string, counts map<string, long>, "
     "refused map<int, map<string, long>>"
 )
 """What a task of a batch returns to the driver: one row, without any data."""
 _WRITTEN = pa.schema(
     [
         ("batch", pa.string()),
-        ("resume", pa.string()),
+        ("read", pa.string()),
         ("ends", pa.string()),
         ("counts", pa.map_(pa.string(), pa.int64())),
         ("refused", pa.map_(pa.int32(), pa.map_(pa.string(), pa.int64()))),
@@ -392,15 +397,17 @@ class Writer:
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write, and return what was written once the brokers have acknowledged all of it."""
-        batch, resume, counts = "", dict[str, int](), Counter[str]()
-        revisions, dead_letters = list[Row](), list[bytes]()
+        batch, read, counts = "", dict[str, tuple[int, int]](), Counter[str]()
+        revisions, dead_letters, refused = list[Row](), list[bytes](), list[bytes]()
         for records in rows:
             for row in records.to_pylist():  # a row for each block
                 batch = row.pop("batch")
                 if row["kind"] == HEADER:
-                    resume |= json.loads(row["block"])
+                    read |= json.loads(row["block"])
                 elif row["kind"] == DEAD_LETTERS:
                     dead_letters.append(row["block"])
+                elif row["kind"] == REFUSED:
+                    refused.append(row["block"])
                 elif row["kind"] == COUNTS:
                     counts.update(json.loads(row["block"]))
                 elif row["kind"] == REVISIONS:
@@ -408,11 +415,11 @@ class Writer:
         if not batch:
             return
         number = TaskContext.get().partitionId()
-        content = revisions, dead_letters
+        content = revisions, dead_letters, refused
         made = write(self.job, self.job.cluster(), Batch.of(batch), *content, number=number)
         written = {
             "batch": batch,
-            "resume": json.dumps(resume),
+            "read": json.dumps(read),
             "ends": json.dumps({str(place): end for place, end in made.ends.items()}),
             "counts": list(counts.items()),
             "refused": [(p, list(tally.items())) for p, tally in made.refused.items()],
@@ -438,6 +445,7 @@ def write(
     batch: Batch,
     revisions: Sequence[Row],
     dead_letters: Sequence[bytes],
+    refused_records: Sequence[bytes],
     *,
     number: int,
 ) -> Written:
@@ -449,10 +457,12 @@ def write(
         batch: The batch of the revisions.
         revisions: Rows of revisions of the job's arcs; one is unpacked at a time.
         dead_letters: Blocks of dead letters.
+        refused_records: Blocks of refusals of a source's records.
         number: The number of this writer in the batch, in [0, writers).
     """
     refused = defaultdict[int, Counter[str]](Counter)
-    if not (revisions or dead_letters) or batch.epoch <= min(job.done):
+    is_nothing = not (revisions or dead_letters or refused_records)
+    if is_nothing or batch.epoch <= min(job.done):
         return Written({}, refused)
     codecs = {arc: job.codec(arc) for arc in dict.fromkeys(row.arc for row in revisions)}
     written = set[Place]()
@@ -461,9 +471,10 @@ def write(
         transactions.begin()
         for row in revisions:
             partition, codec = row.partition, codecs[row.arc]
-            if batch.epoch <= job.done[partition]:
+            task = job.writes(partition)
+            if batch.epoch <= job.done[task]:
                 continue
-            meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
+            meta = Meta(job.task(task), job.attempts[task], batch.epoch)
             keys, values = codec.encode(unpack(row.block), meta)
             places = [partition] * len(keys)
             transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
@@ -475,6 +486,11 @@ def write(
             partition = TaskId.parse(letters[0].task).partition
             refused[partition].update(str(CountKey("refused", box)) for box, _ in told)
             refused[partition].update(tally_dead_letters(letters))
+        if refused_records:
+            letters = ingest.dead_letters(job, batch, refused_records, cluster)
+            produce_records(transactions, dead_letter_records(job, letters))
+            for letter in letters:
+                refused[letter.partition].update(tally_dead_letters([letter]))
         flushed = transactions.flush()
         transactions.commit()
     finally:

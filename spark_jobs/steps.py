@@ -6,6 +6,9 @@ A job is one streaming query, and a step is a part of it:
 * a *grouped* step is one aggregate, whose groups Spark's shuffle divides among the writers;
 * any other step runs boxes on the partitions of their arcs, as a scope of Errata's processes does.
 
+The job of a source has one step, which keeps the source's tuples (`ingest`): Spark's shuffle
+divides their identities among the writers.
+
 An exchange is Spark's shuffle between two steps: it has no topic. Steps of a level are one stateful
 operator; what goes to a later level passes through.
 """
@@ -41,7 +44,8 @@ class Step:
         slots: In how many parts it runs, each with a key of its own: the partitions of its arcs, or
             the writers among which its groups are divided.
         horizon_ms: Of a grouped step: how long a window's state is kept after the window closes.
-        is_grouped: Whether it is one aggregate, whose groups Spark's shuffle divides.
+        is_grouped: Whether Spark's shuffle divides its groups: those of its one aggregate, or the
+            identities of a source.
     """
 
     number: int
@@ -80,6 +84,8 @@ def steps_of(plan: CompiledPlan, scope: Scope, *, writers: int) -> list[Step]:
         scope: The job's scope.
         writers: How many writers a batch has.
     """
+    if not scope.boxes:
+        return [Step(0, READING), Step(1, 1, slots=writers, is_grouped=True)]
     made = [Step(number, READING, inputs=(arc,)) for number, arc in enumerate(scope.inputs)]
     step_of = {arc: number for number, arc in enumerate(scope.inputs)}
     for name in scope.boxes:

@@ -134,7 +134,7 @@ def carry_out(
     Returns:
         By arc, how many tuples were copied.
     """
-    with session if old.topology.spark else nullcontext() as opened:
+    with session if old.topology.jobs else nullcontext() as opened:
         make_topics(new, place, deployment.cluster)
         subjects.register(new, deployment.registry)
         return move(deployment, old, new, place=place, session=opened).copied

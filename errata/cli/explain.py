@@ -20,7 +20,7 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
-from errata.processors.plan.topology import Scope
+from errata.processors.plan.topology import Scope, Source, ingest_scope
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.render.figures import number
 from errata.render.graph import Graph, mermaid, svg
@@ -137,6 +137,17 @@ def _source(network: Network, plan: CompiledPlan, name: str) -> dict[str, Any]:
         "max_ahead_ms": source.max_ahead_ms,
         "keep_ms": plan.kept_ms.get(name),
         "radius_ms": plan.radius_ms(name),
+        **({"place": "spark", "stages": [_stage_of(source)]} if source.on_spark else {}),
+    }
+
+
+def _stage_of(source: Source) -> dict[str, Any]:
+    """Return the stage of the job that ingests a source."""
+    return {
+        "boxes": [source.arc.name],
+        "inputs": [source.topic],
+        "stage": 1,
+        "divided_by": "identity",
     }
 
 
@@ -364,7 +375,9 @@ def _print(explained: dict[str, Any]) -> None:
             for name, box in explained["boxes"].items()
         ),
     )
-    jobs = {name: s["stages"] for name, s in explained["scopes"].items() if "stages" in s}
+    ingests = {ingest_scope(name): each for name, each in explained["sources"].items()}
+    found = ingests | explained["scopes"]
+    jobs = {name: each["stages"] for name, each in found.items() if "stages" in each}
     if jobs:
         print_table(
             "jobs on Spark",

@@ -1,4 +1,4 @@
-"""`errata spark`: runs the jobs of aggregates that are placed on Spark."""
+"""`errata spark`: runs the jobs of the boxes and sources that are placed on Spark."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from errata.observe import metrics
 from errata.observe.port import serving
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
+from errata.run.beside import Beside
 from errata.run.stopping import Stop
 from errata.settings.loading import load
 from errata.settings.logs import context
@@ -43,7 +44,7 @@ def spark(
     box: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run only the job of this box, which has place='spark'; may be repeated."
+            help="Run only the job of this box or source, which has place='spark'; may be repeated."
         ),
     ] = None,
     master: MasterOption = None,
@@ -75,6 +76,14 @@ def spark(
     once: Annotated[
         bool, typer.Option("--once", help="Process all complete epochs, then end.")
     ] = False,
+    alone: Annotated[
+        bool,
+        typer.Option(
+            "--alone",
+            help="Run in this process what is not on Spark, too: sweepers, and tasks of other "
+            "boxes, sources and sinks. No `errata up` may run beside it.",
+        ),
+    ] = False,
 ) -> None:
     """Run Structured Streaming jobs until SIGTERM (status 0) or Ctrl-C (status 130).
 
@@ -96,7 +105,7 @@ def spark(
         pulse = port.enter_context(serving(place.listen))
         cluster = connect(place)
         rights: list[DriverLock] = []
-        session = None
+        session = beside = None
         try:
             plan = prepare(network, place, cluster)
             schemas = registry(cluster, place.registry)
@@ -120,7 +129,11 @@ def spark(
             folder = checkpoint or str(home / f"spark.v{plan.deployment.version}")
             names = [task for name in jobs for task in plan.placement.tasks(name)]
 
+            beside = Beside(network, place) if alone else None
+
             def ended() -> bool:
+                if beside is not None:
+                    beside.check()
                 if pulse.turn():
                     pulse.update((), metrics.work(shared, names, (), ()))
                 return stop()
@@ -134,9 +147,12 @@ def spark(
                 kafka=place.kafka,
                 options=Options(folder, once, every, max_records),
                 stop=ended,
+                registry_at=place.registry,
             )
         finally:
             pulse.stopping()
+            if beside is not None:
+                beside.close()
             for right in rights:
                 right.close()
             if session is not None:

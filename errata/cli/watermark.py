@@ -215,6 +215,8 @@ def require_possible(deployment: DeployedNetwork, view: View, source: str) -> No
         why = "it has been declared to end"
     elif topology.arcs[source].keep_ms is None:
         why = "it has no keep=, so that windows can't be opened again"
+    elif topology.is_written_by_job(source):
+        why = "a job on Spark ingests it"
     elif jobs := [scope.name for scope in scopes if scope.on_spark]:
         why = f"a job on Spark reads it: {', '.join(jobs)}"
     elif moved := [arc for s in scopes for arc in s.boxes if arc in topology.moved]:

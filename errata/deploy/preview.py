@@ -170,7 +170,7 @@ def preview_version(
         changes=planned.changes,
         scopes=plan.topology.process_scopes,
         sweepers=plan.replayed_points(),
-        jobs=[name for name, scope in plan.topology.scopes.items() if scope.on_spark],
+        jobs=list(plan.topology.jobs),
         refused="; ".join(refused),
     )
 

@@ -106,7 +106,7 @@ def processes(plan: CompiledPlan) -> Iterator[Process]:
         yield Process(Work.SCOPE, (scope,))
     for arc in plan.replayed_points():
         yield Process(Work.SWEEPER, (arc,))
-    if plan.topology.spark:
+    if plan.topology.jobs:
         yield Process(Work.JOBS)
 
 
@@ -126,7 +126,7 @@ def processes_of_a_machine(
     """
     topology, parts = plan.topology, [ALL]
     groups: list[tuple[str, ...]] = [(name,) for name in topology.process_scopes]
-    if not apart:
+    if groups and not apart:
         groups = [tuple(topology.process_scopes)]
         count = max(len(plan.placement.tasks(name)) for name in topology.process_scopes)
         parts = [Part(first, min(most, count)) for first in range(min(most, count))]
@@ -145,5 +145,5 @@ def processes_of_a_machine(
             yield Process(Work.SCOPE, group, part, sweep_beside=beside)
     if elsewhere:
         yield Process(Work.SWEEPER, tuple(sorted(elsewhere)))
-    if topology.spark:
+    if topology.jobs:
         yield Process(Work.JOBS)

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (
@@ -36,17 +35,21 @@ SCOPE, SPARK = "scope.", "spark."
 def roles(plan: CompiledPlan) -> dict[str, list[Right]]:
     """Return the rights of every role of a network, by role name."""
     rights = {DEPLOYER: of_deployer(plan)}
-    entries = map(ingest_scope, plan.topology.sources)
-    rights |= {scope: [*of_scope(plan, scope), *to_trim(plan, scope)] for scope in entries}
     rights |= {
-        f"{SPARK if scope.on_spark else SCOPE}{name}": [*of_scope(plan, name), *to_trim(plan, name)]
-        for name, scope in plan.topology.scopes.items()
+        _role(plan, name): [*of_scope(plan, name), *to_trim(plan, name)]
+        for name in plan.topology.all_scopes
     }
     rights |= {
         str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.replayed_points()
     }
     rights |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
     return rights | {UNDEPLOYER: of_undeployer(plan)}
+
+
+def _role(plan: CompiledPlan, scope: str) -> str:
+    if scope in plan.topology.jobs:
+        return f"{SPARK}{scope}"
+    return scope if ScopeId.parse(scope).is_ingest else f"{SCOPE}{scope}"
 
 
 def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:

@@ -86,15 +86,16 @@ class Graph:
 def _nodes(plan: CompiledPlan, costs: Mapping[str, str]) -> Iterator[Node]:
     topology, kept = plan.topology, plan.kept_ms
     for name, source in topology.sources.items():
-        yield Node(name, SOURCE, (f"topic {source.topic}",), is_kept=name in kept)
+        about = [f"topic {source.topic}", *(["on Spark"] if source.on_spark else [])]
+        yield Node(name, SOURCE, tuple(about), is_kept=name in kept)
     for name, box in plan.boxes.items():
-        about = "exchange" if topology.arcs[name].exchange else box.kind
+        what = "exchange" if topology.arcs[name].exchange else box.kind
         if choice := plan.choices.get(name):
-            about += f", {ADAPTIVE if choice.chooses else choice.mode}"
+            what += f", {ADAPTIVE if choice.chooses else choice.mode}"
         more = ["on Spark"] if name in topology.spark else []
         if cost := costs.get(name):
             more.append(cost)
-        yield Node(name, BOX, (about, *more), topology.scope_of(name), name in kept)
+        yield Node(name, BOX, (what, *more), topology.scope_of(name), name in kept)
     for sink in topology.sinks:
         yield Node(f"topic {sink.topic}", SINK, (f"sink, {sink.envelope}",))
 

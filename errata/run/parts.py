@@ -6,7 +6,6 @@ The partitions of a scope can be shared by a changing set of processes (`Share`)
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +14,7 @@ from errata.processors.ingest.bound_task import BoundTask
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.topology import Scope
+from errata.processors.tasks.elapsed import wall_clock_ms
 from errata.processors.tasks.replay_client import ReplayClient, TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
@@ -93,10 +93,10 @@ class Parts:
         if scope_id.is_ingest:
             source = self.plan.topology.sources[scope_id.name]
             if source.is_bound:
-                return [BoundTask(self.shared, source, clock_ms=_now_ms)]
+                return [BoundTask(self.shared, source, clock_ms=wall_clock_ms)]
             return [
                 IngestTask(
-                    self.shared, source, partition=partition, folder=folder, clock_ms=_now_ms
+                    self.shared, source, partition=partition, folder=folder, clock_ms=wall_clock_ms
                 )
             ]
         owned = self.plan.topology.owned(scope)
@@ -150,11 +150,7 @@ class Parts:
 
     def _sweeper(self, arc: str, partition: int, folder: str) -> Sweeper:
         state = self.state / folder / f"{self.plan.deployment.topic(arc)}.{partition}"
-        return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=_now_ms)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=wall_clock_ms)
 
 
 class Share:

@@ -352,7 +352,7 @@ class Switch:
     def _of_job(self, scope: str) -> Transactions | None:
         """Return the transactions for the reports of a job on Spark; its driver writes them."""
         plan = self.new.plan
-        if scope not in plan.topology.scopes or not plan.topology.scopes[scope].on_spark:
+        if scope not in plan.topology.jobs:
             return None
         return self.new.cluster.transactions(f"{plan.network}.{scope}.spark")
 

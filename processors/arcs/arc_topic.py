@@ -236,7 +236,7 @@ class ArcInput:
         self.place = TopicPartition(codec.topic, partition)
         self.cursor = codec.cursor(view.cluster, self.place, resume)
         self.pending: list[pl.DataFrame] = []
-        self._repeats = codec.arc.name in view.plan.topology.spark
+        self._repeats = view.plan.topology.is_written_by_job(codec.arc.name)
         self._reached = NOTHING_YET
         self._goal: tuple[int, int] | None = None
 

@@ -78,6 +78,7 @@ def compile_network(
     typed = type_boxes(network)
     if not on_spark:
         typed.spark.clear()
+        typed.sources = {name: replace(s, on_spark=False) for name, s in typed.sources.items()}
     faults = list(typed.faults)
     if not network.declarations:
         faults.append(Fault(network.name, "at least one source", "none", "declare one"))

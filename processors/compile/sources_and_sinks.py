@@ -110,7 +110,9 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
         keep_ms=keep,
     )
     typed.arcs[box.name] = arc
-    if box.rekey:
+    on_spark = box.place_of_work == declared.SPARK and box.envelope != declared.BOUND
+    rekey = box.rekey and not on_spark  # Spark's shuffle is by identity
+    if rekey:
         passing = original_arc(box.name)
         typed.arcs[passing.name] = passing
     typed.sources[box.name] = Source(
@@ -122,9 +124,10 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
         idle_after,
         box.partitions,
         None if event_time is None else event_time.text,
-        box.rekey,
+        rekey,
         start,
         max_ahead,
+        on_spark,
     )
 
 
@@ -337,7 +340,9 @@ def type_sinks(network: Network, typed: Typed) -> None:
             continue
         name = sink_of(sink.arc)
         has_order = not arc.exchange and set(arc.partition_by) <= set(arc.identity)
-        if sink.arc in typed.spark and has_order:
+        source = typed.sources.get(sink.arc)
+        is_of_job = sink.arc in typed.spark or (source is not None and source.on_spark)
+        if is_of_job and has_order:
             typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)
             typed.boxes[name] = Forward(typed.arcs[name], sink.arc)
             typed.sinks.append(replace(sink, arc=name))

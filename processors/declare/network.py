@@ -445,6 +445,7 @@ class Network:
         keep: Duration | None = None,
         rekey: bool = False,
         start: str | int = EARLIEST,
+        place: str | None = None,
     ) -> Stream:
         """Declare a user's topic as the start of an arc.
 
@@ -480,6 +481,9 @@ class Network:
                 then go through an exchange first.
             start: Where a first run begins to read the topic: ``earliest``, ``latest``, or a record
                 timestamp, as ms or ISO-8601 text.
+            place: ``"spark"``: a Structured Streaming job ingests the topic (`errata spark`), and
+                keeps its tuples in a checkpoint. ``"process"``: Errata's processes do. Default: as
+                the network declares it. The arc of another network is read where it is.
         """
         return self.declare(
             Source,
@@ -498,6 +502,7 @@ class Network:
             keep=keep,
             rekey=rekey,
             start=start,
+            place_of_work=place,
         )
 
     def union(
@@ -656,7 +661,7 @@ class Network:
 
     def declare(self, kind: type[Declaration], name: str, **arguments: Any) -> Stream:
         """Add a box of a kind, with its arguments; refuse bad or taken names and unknown inputs."""
-        if arguments.get("place_of_work") is None and kind is not Source:
+        if arguments.get("place_of_work") is None:
             arguments["place_of_work"] = self.place
         box = kind(name=name, place=Place.of_caller(), **arguments)
         if not isinstance(name, str) or not NAME.fullmatch(name):

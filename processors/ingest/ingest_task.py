@@ -18,12 +18,11 @@ import polars as pl
 
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.compile.sources_and_sinks import NEWEST_MS, originals
-from errata.processors.declare.declarations import EARLIEST
 from errata.processors.envelopes.batch import ROW, Decoded, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
-from errata.processors.ingest.stamping_task import StampingTask
+from errata.processors.ingest.stamping_task import StampingTask, believed, first_positions
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import MAX_AHEAD_MS, Source
 from errata.processors.tasks import lost_records
@@ -41,7 +40,6 @@ from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.topics.cluster import ClusterError, Reader, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
-from errata.topics.settings import PASSING_MS
 
 ROWS_A_BATCH = 50_000
 
@@ -111,12 +109,7 @@ class IngestTask(StampingTask):
 
     def first_positions(self) -> dict[TopicPartition, int]:
         """Return where a first attempt begins to read."""
-        start = self.source.start
-        if start == EARLIEST:
-            return {}
-        if isinstance(start, int):
-            return {self.place: self.cluster.offset_at(self.place, start)}
-        return {self.place: self.cluster.end(self.place)}
+        return first_positions(self.source, self.place, self.cluster)
 
     def start(self) -> Iterator[bool]:
         """Catch the index up with the arc, and resume reading at the reported offset."""
@@ -243,17 +236,6 @@ class IngestTask(StampingTask):
             return None
         return record.time_ms if report.trusted_ms < record.time_ms < report.watermark else None
 
-    def _believed(self, before_ms: int, now: int) -> int | None:
-        """Return the part of the watermark that is certain; None if that is all of it.
-
-        Args:
-            before_ms: The same before this batch.
-            now: The clock.
-        """
-        if self.certain_ms is None or self.newest_ms <= now + self.certain_ms:
-            return None
-        return max(min(before_ms, now + self.certain_ms), now - PASSING_MS)
-
     # ---------------------------------------------------------------- a batch
 
     def _take(self, epoch: int, now: int) -> Iterator[bool]:
@@ -319,7 +301,12 @@ class IngestTask(StampingTask):
             floors=floors,
             resume={self.place: self.reader.position(self.place)},
             counts=dict(counts),
-            believed=self._believed(self.report.trusted_ms if put_back is None else put_back, now),
+            believed=believed(
+                self.newest_ms,
+                before_ms=self.report.trusted_ms if put_back is None else put_back,
+                now_ms=now,
+                certain_ms=self.certain_ms,
+            ),
             lowered=self.report.lowered if put_back is None else epoch,
         )
         dead_letters = dead_letters_of_records(

@@ -103,19 +103,8 @@ class Intake:
         keys = revisions[KEY].unique().sort()  # sorted keys share pages of the index
         known_keys, contents = index.get(keys.to_list())
         held = self.decoder.decode(contents).hstack([pl.Series(KEY, known_keys, dtype=pl.Binary)])
-        return reconcile(self.arc, revisions, self._not_expired(held, revisions))
-
-    def _not_expired(self, held: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
-        """Drop held tuples that are too old for the index to hold, whether it still does or not."""
-        if self.reach_ms is None or held.is_empty():
-            return held
-        newest = revisions[NEWEST]
-        if newest.n_unique() > 1:
-            of_held = revisions.select(KEY, NEWEST).join(held.select(KEY), on=KEY, how="semi")
-            first = of_held.group_by(KEY).agg(pl.col(NEWEST).min())
-            newest = held.join(first, on=KEY, how="left", maintain_order="left")[NEWEST]
-        young = self.arc.event_times(held) >= newest[: held.height] - self.reach_ms
-        return by_column.kept(held, young)
+        young = not_expired(self.arc, held, revisions, reach_ms=self.reach_ms)
+        return reconcile(self.arc, revisions, young)
 
     def remove_expired(self, index: Index, *, before_ms: int, limit: int) -> None:
         """Remove tuples of an event time before this one from an index.
@@ -303,6 +292,28 @@ def reconcile(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Reconcil
         newest,
         counts,
     )
+
+
+def not_expired(
+    arc: Arc, held: pl.DataFrame, revisions: pl.DataFrame, *, reach_ms: int | None
+) -> pl.DataFrame:
+    """Drop held tuples that are too old to be held, whether they still are or not.
+
+    Args:
+        arc: The source's arc.
+        held: As of `reconcile`.
+        revisions: As of `reconcile`.
+        reach_ms: How old a tuple may be behind the newest one and still count as held; None: of any
+            age.
+    """
+    if reach_ms is None or held.is_empty():
+        return held
+    newest = revisions[NEWEST]
+    if newest.n_unique() > 1:
+        of_held = revisions.select(KEY, NEWEST).join(held.select(KEY), on=KEY, how="semi")
+        first = of_held.group_by(KEY).agg(pl.col(NEWEST).min())
+        newest = held.join(first, on=KEY, how="left", maintain_order="left")[NEWEST]
+    return by_column.kept(held, arc.event_times(held) >= newest[: held.height] - reach_ms)
 
 
 def _split_fresh(revisions: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

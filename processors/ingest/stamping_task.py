@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from errata.processors.plan.topology import Source, ingest_scope
+from errata.processors.declare.declarations import EARLIEST
+from errata.processors.plan.topology import MAX_AHEAD_MS, Source, ingest_scope
+from errata.processors.reports.progress_view import View
 from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import INTERVAL_MS, MOST_PAIRS, PENDING, Floor
 from errata.processors.wire.task_id import ScopeId
+from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.settings import PASSING_MS
 
 WIDEST_MS = 2_000
 AWAITED_MS = 1_000
@@ -95,15 +99,7 @@ class StampingTask(Task):
 
         Without input there would be none. One ingest task stamps it, and the others follow.
         """
-        is_first = self.name == next(iter(self.plan.placement.ingest_tasks()))
-        if not is_first or elapsed_ms(self.stamped_ms, now_ms=now) < AWAITED_MS:
-            return False
-        scopes = self.plan.topology.scopes
-        tasks = ((scope, task) for scope in scopes for task in self.view.tasks(scope))
-        return any(
-            self.view.of(task).rebuilt == PENDING or self.view.unsettled(scope, task)
-            for scope, task in tasks
-        )
+        return is_awaited(self.view, self.name, elapsed_ms(self.stamped_ms, now_ms=now))
 
     def _pairs(
         self, epoch: int, watermark: int
@@ -123,3 +119,49 @@ class StampingTask(Task):
         if (not kept or kept[-1][1] != watermark) and len(kept) < MOST_PAIRS:
             kept += ((epoch, watermark),)
         return kept, floors
+
+
+def is_awaited(view: View, task: str, since_ms: int) -> bool:
+    """Whether a task of boxes waits for an epoch: to write lost records again, or to settle.
+
+    Without input there would be none. One ingest task stamps it, and the others follow.
+
+    Args:
+        view: The progress of the network.
+        task: The ingest task that asks.
+        since_ms: How long ago it has stamped the last epoch.
+    """
+    if task != next(iter(view.plan.placement.ingest_tasks())) or since_ms < AWAITED_MS:
+        return False
+    scopes = view.plan.topology.scopes
+    tasks = ((scope, each) for scope in scopes for each in view.tasks(scope))
+    return any(
+        view.of(each).rebuilt == PENDING or view.unsettled(scope, each) for scope, each in tasks
+    )
+
+
+def first_positions(
+    source: Source, place: TopicPartition, cluster: Cluster
+) -> dict[TopicPartition, int]:
+    """Return where a first attempt begins to read a partition of a source's topic."""
+    if source.start == EARLIEST:
+        return {}
+    if isinstance(source.start, int):
+        return {place: cluster.offset_at(place, source.start)}
+    return {place: cluster.end(place)}
+
+
+def believed(
+    newest_ms: int, *, before_ms: int, now_ms: int, certain_ms: int | None = MAX_AHEAD_MS
+) -> int | None:
+    """Return the part of a watermark that is certain; None if that is all of it.
+
+    Args:
+        newest_ms: The watermark.
+        before_ms: The certain part before a batch.
+        now_ms: The clock.
+        certain_ms: A watermark that is ahead of the clock by more may be wrong; None: none is.
+    """
+    if certain_ms is None or newest_ms <= now_ms + certain_ms:
+        return None
+    return max(min(before_ms, now_ms + certain_ms), now_ms - PASSING_MS)

@@ -162,6 +162,7 @@ class Plan:
                     "event_time": s.event_time,
                     "rekey": s.rekey,
                     **({} if s.max_ahead_ms == MAX_AHEAD_MS else {"max_ahead_ms": s.max_ahead_ms}),
+                    **({"on_spark": True} if s.on_spark else {}),
                 }
                 for name, s in topology.sources.items()
             },

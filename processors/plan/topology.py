@@ -45,6 +45,7 @@ class Source:
         rekey: Whether records are first exchanged by identity.
         start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
         max_ahead_ms: How far an event time may be after its record's timestamp; None: any counts.
+        on_spark: Whether a job on Spark ingests it.
     """
 
     arc: Arc
@@ -58,6 +59,7 @@ class Source:
     rekey: bool = False
     start: str | int = declared.EARLIEST
     max_ahead_ms: int | None = MAX_AHEAD_MS
+    on_spark: bool = False
 
     @property
     def is_bound(self) -> bool:
@@ -303,11 +305,24 @@ class Topology:
         """The scopes of sources, and then all others."""
         return [*map(ingest_scope, self.sources), *self.scopes]
 
+    @cached_property
+    def jobs(self) -> dict[str, Scope]:
+        """The jobs on Spark by name: scopes of boxes, and those of sources that it ingests."""
+        ingest = {
+            ingest_scope(name): Scope(ingest_scope(name), (), (), (name,), on_spark=True)
+            for name, source in self.sources.items()
+            if source.on_spark
+        }
+        return ingest | {name: scope for name, scope in self.scopes.items() if scope.on_spark}
+
+    def is_written_by_job(self, arc: str) -> bool:
+        """Whether a job on Spark writes an arc, perhaps in exact copies."""
+        return self.scope_of(arc) in self.jobs
+
     @property
     def process_scopes(self) -> list[str]:
         """The scopes that Errata's processes run: all but jobs on Spark."""
-        jobs = {name for name, scope in self.scopes.items() if scope.on_spark}
-        return [name for name in self.all_scopes if name not in jobs]
+        return [name for name in self.all_scopes if name not in self.jobs]
 
 
 def sources_by_arc(
@@ -399,4 +414,5 @@ def _source(arc: Arc, described: Mapping[str, Any]) -> Source:
         event_time=described["event_time"],
         rekey=described["rekey"],
         max_ahead_ms=described.get("max_ahead_ms", MAX_AHEAD_MS),
+        on_spark=described.get("on_spark", False),
     )

@@ -180,7 +180,10 @@ class ReportValidator:
     def _read(self, task: str) -> Iterator[TopicPartition]:
         plan, task_id = self.plan, TaskId.parse(task)
         if task_id.scope.is_ingest:
-            yield TopicPartition(plan.group_topic(str(task_id.scope)), task_id.partition)
+            scope, number = str(task_id.scope), task_id.partition
+            tells_all = scope in plan.topology.jobs and number == 0
+            numbers = range(len(plan.placement.tasks(scope))) if tells_all else (number,)
+            yield from (TopicPartition(plan.group_topic(scope), each) for each in numbers)
             return
         for arc in plan.topology.scopes[task_id.scope.name].inputs:
             if task_id.partition < plan.placement.partitions[arc]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from errata.processors.wire.report import FOREVER
+
+
+def wall_clock_ms() -> int:
+    """Return the time in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def elapsed_ms(since_ms: int, *, now_ms: int) -> int:

@@ -92,8 +92,7 @@ class Audit:
     def _letters(self) -> list[Report]:
         rows = self.history.rows[self.history.letters]
         found = [row.content for row in rows if row.content and self._covers(row.content)]
-        scopes = self.plan.topology.scopes.values()
-        jobs = {t for s in scopes if s.on_spark for t in self.plan.placement.tasks(s.name)}
+        jobs = {t for job in self.plan.topology.jobs for t in self.plan.placement.tasks(job)}
         of_jobs = {tuple(letter.values()): letter for letter in found if letter["task"] in jobs}
         found = [letter for letter in found if letter["task"] not in jobs]
         found += of_jobs.values()  # once each: a task of a batch may run twice

@@ -39,7 +39,8 @@ class IntakeAudit:
         self.refused = Counter[Letter]()
         keep, lateness = simulation.shape.keep, simulation.shape.lateness
         for source, tape in simulation.tape.items():
-            rekey = simulation.plan.topology.sources[source].rekey
+            known = simulation.plan.topology.sources[source]
+            rekey = known.rekey or known.on_spark  # a job divides records by identity, too
             passed: dict[int, list[tuple[int, int, Any, int]]] = defaultdict(list)
             for partition, records in enumerate(tape):
                 intake = (Passing if rekey else Intake)(keep, lateness, self._reach(source))
@@ -67,7 +68,8 @@ class IntakeAudit:
         self.pairs.append(told)
         lowered = set[int]()
         for report in self.reports[task]:
-            end = max((place["offset"] for place in report["resume"]), default=0)
+            own = (at for at in report["resume"] if at["partition"] == partition)
+            end = max((at["offset"] for at in own), default=0)
             epoch = report["done"]
             known = told.get(epoch, known)
             if report["counts"].get("lowered_epoch", -1) > max(lowered, default=-1):
@@ -111,7 +113,11 @@ class IntakeAudit:
             held = dict(owners.held)
             owners.take(passed[epoch])
             self._changed(epoch, source, held, owners.held)
-        self.refused.update((f"{source}-owner.{number}", *rest) for number, *rest in owners.refused)
+        if self.simulation.plan.topology.sources[source].on_spark:
+            letters = {(f"ingest.{source}.{rest[0]}", *rest) for _, *rest in owners.refused}
+        else:
+            letters = {(f"{source}-owner.{number}", *rest) for number, *rest in owners.refused}
+        self.refused.update(letters)
 
     def _reach(self, source: str) -> int | None:
         return self.simulation.plan.reach_ms.get(source)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from errata import Network
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.declarations import (
+    BOUND,
     PROCESS,
     SPARK,
     Aggregate,
@@ -26,7 +27,10 @@ def place(net: Network, *, rim: random.Random, keep: int) -> set[str]:
         rim: The random generator.
         keep: What boxes keep that others replay.
     """
-    before = dict(net.declarations)
+    before = {
+        name: replace(box, place_of_work=SPARK) if _may_ingest(box) and rim.random() < 0.5 else box
+        for name, box in net.declarations.items()
+    }
     looped = _above(net, [n for n, box in before.items() if isinstance(box, Iterate)])
     able = [n for n, box in before.items() if not isinstance(box, Source) and n not in looped]
     share = rim.choice([0.3, 0.6, 1.0, 1.0])
@@ -47,6 +51,10 @@ def place(net: Network, *, rim: random.Random, keep: int) -> set[str]:
             return chosen
     net.declarations = before
     return chosen
+
+
+def _may_ingest(box: Declaration) -> bool:
+    return isinstance(box, Source) and box.envelope != BOUND
 
 
 def _above(net: Network, names: list[str]) -> set[str]:

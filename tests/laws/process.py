@@ -11,6 +11,7 @@ from errata.processors.ingest.bound_task import BoundTask
 from errata.processors.ingest.ingest_task import ROWS_A_BATCH, IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.handover import Handover, Written
 from errata.processors.tasks.replay_client import TopicReplayClient
@@ -63,7 +64,10 @@ def kinds(
         skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
     found = []
-    for name in plan.topology.sources:
+    for name, source in plan.topology.sources.items():
+        if source.on_spark:
+            found.append(Kind("spark", ingest_scope(name), ()))
+            continue
         for partition in range(len(plan.placement.ingest_tasks([name]))):
             skew = rng.choice([-100_000, -30, 0, 0, 700])
             skew = skews_ms[partition] if skews_ms else skew
@@ -211,12 +215,22 @@ class Process:
             self.tasks.append(ScopeTask(self.shared, scope, partition=partition, replays=replays))
 
     def _spark(self, kind: Kind, folder: Path) -> None:
-        scope = self.plan.topology.scopes[kind.name]
-        replays = TopicReplayClient(
-            self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
+        scope = self.plan.topology.jobs[kind.name]
+        replays = None
+        if scope.boxes:
+            replays = TopicReplayClient(
+                self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
+            )
+        self.tasks.append(
+            SparkJob(
+                self.shared,
+                scope,
+                folder=folder,
+                replays=replays,
+                rng=random.Random(self.now()),
+                clock_ms=self.now,
+            )
         )
-        rng = random.Random(self.now())
-        self.tasks.append(SparkJob(self.shared, scope, folder=folder, replays=replays, rng=rng))
 
     def _sweep(self, kind: Kind, folder: Path) -> None:
         for partition in kind.partitions:

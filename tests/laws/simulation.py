@@ -200,7 +200,7 @@ class Simulation:
 
     def owners(self, source: str, epoch: int) -> int:
         """Return how many tasks own the identities of a rekeyed source at an epoch."""
-        return self.plan.placement.partitions[f"{source}.exchange"]
+        return self.plan.placement.partitions.get(f"{source}.exchange", 1)
 
     def clean(self, *, all_passed: bool = False) -> int:
         """Run the cleaner; return how many records were removed."""

@@ -8,7 +8,7 @@ import json
 import pickle
 import random
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,17 +20,18 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
 from errata.spark_jobs import blocks, slabs, state_map
-from errata.spark_jobs.blocks import read, stretches
+from errata.spark_jobs.blocks import stretches
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
-from errata.spark_jobs.reports import BatchResult, Reports, merge_results, parse_places
+from errata.spark_jobs.reports import BatchResult, Reports, merge_results, parse_read
 from errata.spark_jobs.routing import (
     COUNTS,
     DEAD_LETTERS,
     HEADER,
+    REFUSED,
     RESULTS,
     REVISIONS,
     TUPLES,
@@ -38,6 +39,7 @@ from errata.spark_jobs.routing import (
     StepResult,
     result_rows,
 )
+from errata.spark_jobs.source_epochs import OutdatedStatesError, epochs_of
 from errata.spark_jobs.stages import replay_requests, run_of, write
 from errata.spark_jobs.state_map import Cache, Cached, Key
 
@@ -100,8 +102,9 @@ class SparkJob:
         shared: What the process shares.
         scope: The job's scope.
         folder: The folder of its checkpoint.
-        replays: Sends replay requests to sweepers.
+        replays: Sends replay requests to sweepers; None: the job ingests a source.
         rng: The random generator for shuffles and for tasks that run twice.
+        clock_ms: The wall clock.
     """
 
     def __init__(
@@ -110,17 +113,19 @@ class SparkJob:
         scope: Scope,
         *,
         folder: Path,
-        replays: TopicReplayClient,
+        replays: TopicReplayClient | None,
         rng: random.Random,
+        clock_ms: Callable[[], int],
     ) -> None:
         self.shared, self.replays, self.rng = shared, replays, rng
+        self.clock_ms = clock_ms
         self.cluster = shared.cluster
         recorder = Recorder(shared.registry)
         job = Job(shared.plan, scope, {}, recorder.ids, WRITERS, on_error=shared.on_error)
         self.job = replace(job, keys=tuple(range(3, 3 + job.slots)))
         register(self.job, recorder)
         self.checkpoint = Checkpoint(folder / f"{scope.name}.checkpoint")
-        self.reports = Reports(shared, self.job)
+        self.reports = Reports(shared, self.job, clock_ms=clock_ms)
         self.cache = Cache(1 << 20)
 
     @property
@@ -143,7 +148,7 @@ class SparkJob:
         try:
             yield from self.reports.begin()
             self.job = self.reports.job
-            epochs = Epochs(self.job, View(self.cluster, plan=self.job.plan))
+            epochs = epochs_of(self.job, View(self.cluster, plan=self.job.plan), self.clock_ms)
             end = self.cluster.end(epochs.view.source)
             while not epochs.view.has_read_to(end):
                 epochs.view.poll()
@@ -159,7 +164,12 @@ class SparkJob:
         start = kept.bound(kept.committed - 1)
         if len(kept.bounds) == kept.committed:
             most = self.rng.choice([None, None, 1, 5, 20])
-            end = epochs.next(start, most=most)
+            try:
+                end = epochs.next(start, most=most)
+            except OutdatedStatesError:  # the driver makes them anew
+                kept.bounds, kept.committed, kept.states = [], 0, {}
+                yield True
+                return
             if end == start:
                 yield False
                 return
@@ -182,17 +192,20 @@ class SparkJob:
         found = stretches(epochs, start, end)
         batch = found[0].batch
         rows: dict[int, list[Row]] = defaultdict(list)
-        resume: dict[Place, int] = {}
+        read: tuple[dict[Place, int], dict[Place, int]] = {}, {}
         told, made = list[BatchResult](), defaultdict[int, list[Row]](list)
-        letters = defaultdict[int, list[bytes]](list)
+        letters, refused = defaultdict[int, list[bytes]](list), defaultdict[int, list[bytes]](list)
 
         def deal(row: Row) -> None:
             """Give a row to the part of a step that it is for, or to a writer."""
             writer = row.key % WRITERS
             if row.kind == HEADER:
-                resume.update(parse_places(row.block.decode()))
+                for known, found in zip(read, parse_read(row.block.decode()), strict=True):
+                    known.update(found)
             elif row.kind == DEAD_LETTERS:
                 letters[writer].append(row.block)
+            elif row.kind == REFUSED:
+                refused[writer].append(row.block)
             elif row.kind == COUNTS:
                 told.append(BatchResult(batch, counts=json.loads(row.block)))
             elif row.kind == REVISIONS:
@@ -201,7 +214,7 @@ class SparkJob:
                 rows[row.key].append(row)
 
         for stretch in found:
-            for row in read(self.job, stretch, self.cluster):
+            for row in blocks.read(self.job, stretch, self.cluster):
                 if row is not None:
                     deal(row)
                 elif self.rng.random() < 0.3:  # few: a simulation ends when quiet
@@ -216,11 +229,11 @@ class SparkJob:
                     deal(row)
         for number in self.rng.sample(range(WRITERS), WRITERS):
             for _ in range(self.rng.choice([1, 1, 1, 2])):
-                content = made[number], letters[number]
+                content = made[number], letters[number], refused[number]
                 written = write(self.job, self.cluster, batch, *content, number=number)
                 yield True
             told.append(BatchResult(batch, ends=written.ends, refused=written.refused))
-        return merge_results([BatchResult(batch, resume), *told]), states
+        return merge_results([BatchResult(batch, *read), *told]), states
 
     def _part(
         self, batch: Batch, key: int, rows: list[Row], states: States
@@ -232,10 +245,12 @@ class SparkJob:
         def maps(name: str) -> Cached:
             return Cached(Memory(states, name), (job.name, key, name), self.cache)
 
-        run, box = run_of(job, batch, key, shuffled, maps), step.boxes[-1].arc.name
+        run = run_of(job, batch, key, shuffled, maps)
         try:
             need = next(run)
             while True:
+                box = step.boxes[-1].arc.name
+                assert self.replays is not None
                 queries = replay_requests(job, need, batch, box=box)
                 replayed = yield from self.replays.fetch(
                     queries, task=job.task(0), attempt=job.attempts[0], epoch=batch.epoch

@@ -65,8 +65,8 @@ KEPT_BACK = [
     Mutant(
         "an idle network stamps no epoch for a task that has to settle",
         "processors/ingest/stamping_task.py",
-        "self.view.of(task).rebuilt == PENDING or self.view.unsettled(scope, task)",
-        "self.view.of(task).rebuilt == PENDING",
+        "view.of(each).rebuilt == PENDING or view.unsettled(scope, each)",
+        "view.of(each).rebuilt == PENDING",
         tests=TEST,
     ),
     Mutant(

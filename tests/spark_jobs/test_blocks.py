@@ -75,7 +75,7 @@ def test_what_a_partition_has_reported_is_not_written_again():
     tuples = pl.DataFrame({"key": ["a"], "at": [1], "n": [7], "m": [14]})
     block = pack(frames.inserts(job.plan.boxes["job"].recompute(tuples, wm=10**9)), is_small=True)
     rows = [Row(3, REVISIONS, block=block, arc="job", partition=partition) for partition in (0, 1)]
-    written = write(job, cluster, BATCH, rows, [], number=0)
+    written = write(job, cluster, BATCH, rows, [], [], number=0)
     assert written.ends.keys() == {Place("job", 0)}
     assert cluster.end(TopicPartition(topic, 1)) == 0
 

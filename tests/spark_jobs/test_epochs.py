@@ -25,7 +25,7 @@ def epochs(*reported: int) -> Epochs:
         task_count=len(reports),
         scope=SimpleNamespace(name="bars"),
         task=lambda partition: f"job.{partition}",
-        plan=SimpleNamespace(deployment=SimpleNamespace(topic=str)),
+        topic_partition=lambda place: place,
         codec=lambda arc: None,
     )
     view = SimpleNamespace(
@@ -59,5 +59,5 @@ def test_the_next_bound_follows_the_reports(now, reported, epoch, watermark):
 
 
 def test_a_run_that_ends_reads_no_further_than_it_was_told():
-    assert epochs(9, 9).next(Bound(9, 90), upto=15).epoch == 15
-    assert epochs(15, 15).next(Bound(15, 150), upto=15) == Bound(15, 150)
+    assert epochs(9, 9).next(Bound(9, 90), upto=Bound(15)).epoch == 15
+    assert epochs(15, 15).next(Bound(15, 150), upto=Bound(15)) == Bound(15, 150)

@@ -8,19 +8,21 @@ from time import monotonic, sleep
 import pytest
 
 from errata import Network, hopping, sliding
+from errata.cli.dead_letters import committed_dead_letters
+from errata.deploy.deployment import prepare
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.rebuild import recompute
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER
-from errata.run.worker import Worker
+from errata.run.beside import Beside
 from errata.settings.place import Place
 from errata.spark_jobs.run import Options, jobs_of, run_jobs
 from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec
-from tests.spark_jobs.at_work import at_work
 from tests.spark_jobs.test_streaming import Seen, session
 
 __all__ = ["session"]
@@ -67,6 +69,7 @@ class Feeds:
     def __init__(self, cluster: KafkaCluster) -> None:
         self.cluster, self.dice, self.live = cluster, random.Random(5), {}
         self.titles: dict[str, dict] = {}
+        self.spoilt: list[bytes] = []
 
     def send(self, count: int) -> None:
         for number in range(count):
@@ -81,6 +84,14 @@ class Feeds:
                 name = self.dice.choice(PRODUCTS)
                 after = {"id": name, "at": START_MS, "title": self.dice.choice(["one", "two"])}
                 self._append("wholes.names", 0, name, self._changed(self.titles, name, after))
+        self.cluster.flush()
+
+    def spoil(self) -> None:
+        """Send a record that can't be read, and a cancellation of a trade that is not there."""
+        gone = {"op": "delete", "before": {"key": "none", "at": START_MS, "product": "a", "n": 1}}
+        for value in (b"{", json.dumps(gone).encode()):
+            self.spoilt.append(value)
+            self.cluster.send("wholes.trades", partition=1, key=b"none", value=value)
         self.cluster.flush()
 
     def _ends(self, key: str) -> bool:
@@ -99,10 +110,10 @@ class Feeds:
         )
 
 
-def shared_of(worker: Worker, settings: dict) -> Shared:
+def shared_of(plan: CompiledPlan, settings: dict) -> Shared:
     cluster = KafkaCluster(settings)
-    view = View(cluster, plan=worker.plan)
-    return Shared(cluster, worker.plan, SchemaRegistry(cluster), view, 86_400_000)
+    view = View(cluster, plan=plan)
+    return Shared(cluster, plan, SchemaRegistry(cluster), view, 86_400_000)
 
 
 def await_all(view: View) -> None:
@@ -129,16 +140,14 @@ def test_a_whole_network_on_spark_holds_what_a_recomputation_gives(
 ):
     create_topics(broker.settings, [TopicSpec("wholes.trades", 2), TopicSpec("wholes.names", 1)])
     feeds, net = Feeds(cluster), network()
-    worker = Worker(net, Place(broker.settings, tmp_path / "state"))
-    for source in ("trades", "names"):
-        worker.add_scope(f"ingest.{source}")
-    worker.add_sweepers()
-    jobs, over = jobs_of(worker.plan, ()), Event()
-    assert not [s for s in worker.plan.topology.scopes.values() if not s.on_spark]
+    place = Place(broker.settings, tmp_path / "state")
+    plan, over = prepare(net, place, cluster), Event()
+    jobs = jobs_of(plan, ())
+    assert plan.topology.process_scopes == []
     failed: list[BaseException] = []
 
     def run() -> None:
-        shared = shared_of(worker, broker.settings)
+        shared = shared_of(plan, broker.settings)
         options = Options(folder=str(tmp_path / "spark"), max_records=200)
         try:
             run_jobs(
@@ -149,18 +158,20 @@ def test_a_whole_network_on_spark_holds_what_a_recomputation_gives(
             failed.append(error)
             raise
 
-    with at_work(worker):
-        feeds.send(200)
+    feeds.send(200)
+    beside = Beside(net, place)
+    try:
         for life in range(2):  # the second one goes on from the states of the first
             over.clear()
             driver = Thread(target=run)
             driver.start()
             sleep(8)
             feeds.send(100)
+            feeds.spoil()
             if life:
                 for source in ("trades", "names"):
-                    declare_end(cluster, worker.plan, source)
-                seen = Seen(broker.settings, worker.plan)
+                    declare_end(cluster, plan, source)
+                seen = Seen(broker.settings, plan)
                 try:
                     await_all(seen.view)
                 finally:
@@ -169,8 +180,17 @@ def test_a_whole_network_on_spark_holds_what_a_recomputation_gives(
                 sleep(12)
             over.set()
             driver.join()
+        beside.check()
+    finally:
+        beside.close()
     assert not failed
-    plan, contents = worker.plan, {arc: seen.content(arc) for arc in ("trades", "names")}
+    contents = {arc: seen.content(arc) for arc in ("trades", "names")}
+    for arc, live in (("trades", feeds.live), ("names", feeds.titles)):
+        found = contents[arc].select(plan.topology.arcs[arc].visible).to_dicts()
+        identity = plan.topology.arcs[arc].identity[0]
+        assert {row[identity]: row for row in found} == live
+    spoilt = [letter.value for letter in committed_dead_letters(cluster, plan)]
+    assert sorted(spoilt) == sorted(feeds.spoilt)
     for scope in plan.topology.scopes.values():
         inputs = {arc: contents[arc] for arc in scope.inputs}
         made, _ = recompute(plan, scope, inputs, epoch=0, watermark=FOREVER)

@@ -1,4 +1,4 @@
-"""The demo's network with all boxes on Spark; its totals are computed twice, in two jobs."""
+"""The demo's network wholly on Spark; its totals are computed twice, in two jobs."""
 
 from dataclasses import replace
 
@@ -10,4 +10,5 @@ net = Network("tape", dict(bars.net.declarations), list(bars.net.sinks), place="
 
 for name, box in bars.net.declarations.items():
     if isinstance(box, Aggregate):
-        net.declarations[name] = replace(box, place_of_work="spark", mode="adaptive")
+        box = replace(box, mode="adaptive")
+    net.declarations[name] = replace(box, place_of_work="spark")
