@@ -109,6 +109,7 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         report.settled_ms,
         end.settled,
         idle=end.idle,
+        settles=end.settles,
     )
     read = list[Stretch]()
     for place in job.places:
@@ -124,7 +125,7 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
             place, committed = Place(arc, partition), view.committed(writers)
             read.append(Stretch(batch, RESULTS, place, (0, last), committed))
     result = [Stretch(batch, HEADER)]
-    if batch.wm > batch.wm_before and not batch.is_whole:
+    if (batch.wm > batch.wm_before or batch.settles) and not batch.is_whole:
         result.append(Stretch(batch, TICK))
     result += [stretch for stretch in read if stretch.offsets[0] < stretch.offsets[1]]
     if not batch.is_whole:

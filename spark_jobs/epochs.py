@@ -35,6 +35,7 @@ class Bound:
         newest: By partition of a source's topic, its newest event time before the batch that ends
             here, less lateness.
         idle: The partitions of a source's topic that have fallen idle.
+        settles: How many runs of `errata settle` it carries out, with earlier ones; 0: none is new.
     """
 
     epoch: int = NOTHING
@@ -44,6 +45,7 @@ class Bound:
     ends: Mapping[Place, int] = field(default_factory=dict)
     newest: Mapping[Place, int] = field(default_factory=dict)
     idle: Sequence[int] = ()
+    settles: int = 0
 
     def plain(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -57,6 +59,7 @@ class Bound:
                 for name, numbers in by_place.items()
             },
             "idle": list(self.idle),
+            "settles": self.settles,
         }
 
     @classmethod
@@ -67,7 +70,8 @@ class Bound:
             for name in ("starts", "ends", "newest")
         )
         numbers = plain["epoch"], plain["watermark"], plain["settled"]
-        return cls(*numbers, starts, ends, newest, tuple(plain.get("idle", ())))
+        idle, settles = tuple(plain.get("idle", ())), plain.get("settles", 0)
+        return cls(*numbers, starts, ends, newest, idle, settles)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Batch:
         settled: Nor before this after `epoch`.
         parts: How many parts the whole content is processed in, so that each fits into memory.
         idle: The partitions of a source's topic that have fallen idle.
+        settles: How many runs of `errata settle` it carries out, with earlier ones; 0: none is new.
     """
 
     after: int
@@ -93,6 +98,7 @@ class Batch:
     settled: int = NEVER
     parts: int = 1
     idle: Sequence[int] = ()
+    settles: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -174,9 +180,16 @@ class Epochs:
             wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
             if now.epoch == NOTHING:
                 wm = max(wm, self.view.of(task).watermark)
-            elif wm == now.watermark and not self._has_input(now):
+            elif wm == now.watermark and not self._has_input(now) and not self._settles():
                 return now
-        return Bound(epoch, wm, self._settled(epoch), starts, ends)
+        settled, settles = self._settled(epoch), self._settles()
+        return Bound(epoch, wm, settled, starts, ends, settles=settles)
+
+    def _settles(self) -> int:
+        """Return how many runs of `errata settle` there were, if a task has not carried out one."""
+        scope, tasks = self.job.name, map(self.job.task, range(self.job.task_count))
+        is_new = any(self.view.unsettled(scope, task) for task in tasks)
+        return self.view.settles if is_new else 0
 
     def _settled(self, epoch: int) -> int:
         """Return the event time before which no tuple that it writes can be revised any more."""

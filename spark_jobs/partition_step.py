@@ -16,6 +16,7 @@ from functools import cached_property
 import polars as pl
 
 from errata.processors.arcs.partitioner import Spread
+from errata.processors.boxes.base import RESULTS as OWN_RESULTS
 from errata.processors.boxes.base import Box, HistoryInput, Live, Need
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.plan.compiled import CompiledPlan
@@ -41,6 +42,8 @@ from errata.spark_jobs.steps import Step
 
 _SLAB = 0
 """A box may ask for tuples of any age: there is one range of event time."""
+_MAY_KEEP_BACK = Live(kept_back=1)
+"""How many results a box keeps back is in its states only: it always looks."""
 
 
 class Histories:
@@ -60,7 +63,7 @@ class Histories:
         self._spread = Spread(replace(read.arc, partition_by=read.by), 1 << PLACE_BITS)
         fields = {name: first.fields[name].nullable for name in names}  # another input's may be
         asked = replace(first, fields={**first.fields, **fields}, partition_by=tuple(names))
-        self._asked = Spread(asked, 1 << PLACE_BITS)
+        self._asked, self._by = Spread(asked, 1 << PLACE_BITS), {*names}
         self._names = list(dict.fromkeys([*_keys(read), *read.columns]))
         nothing = pl.DataFrame(schema={n: self.arc.fields[n].dtype for n in self._names})
         self._tuples = StateMap(blobs, self._placed(nothing), _keys(read))
@@ -76,8 +79,9 @@ class Histories:
         self._tuples.write(_SLAB, entering, gone, kept=_all_of)
 
     def of(self, ranges: pl.DataFrame) -> pl.DataFrame:
-        """Return at least the tuples of some ranges."""
-        places = self._asked.places(ranges).unique()
+        """Return at least the tuples of some ranges; all, if these name no groups."""
+        is_of_all = not self._by <= {*ranges.columns}
+        places = None if is_of_all else self._asked.places(ranges).unique()
         return self._tuples.read(_SLAB, places).drop(PLACE)
 
 
@@ -161,6 +165,13 @@ class KeyedRun(ScopeRun):
             for name, box in self.stateful.items()
             if box.no_live().states.width
         }
+        self.own = {
+            name: Histories(
+                maps(f"{name}.own"), _own(box.arc), names=box.arc.identity, first=box.arc
+            )
+            for name, box in self.boxes.items()
+            if box.reads_back
+        }
         self.waiting = dict[str, pl.Series]()
         self._applied = set[str]()
 
@@ -177,6 +188,8 @@ class KeyedRun(ScopeRun):
         self, name: str, live: Mapping[str, Live], inputs: Sequence[pl.DataFrame]
     ) -> Live | None:
         """Return what a box has kept of the groups that it gets revisions of, or that wait."""
+        if name in self.own:
+            return _MAY_KEEP_BACK
         if name not in self.lives:
             return super().live_of(name, live, inputs)
         (revisions,) = inputs
@@ -203,13 +216,27 @@ class KeyedRun(ScopeRun):
         yield from ()
         answers = list[tuple[str, list[pl.DataFrame]]]()
         for name, need in needs.items():
+            if need.kind == OWN_RESULTS:
+                back = self.own[name].of(need.ranges)
+                answers.append((name, [by_column.pick(back, self.boxes[name].arc.fields)]))
+                continue
             self.apply(name, own.changes)
             answers.append((name, [each.of(need.ranges) for each in self.kept[name]]))
         return answers
 
+    def apply_own(self, revisions: Mapping[str, pl.DataFrame]) -> None:
+        """Keep what changes of the arcs of boxes that read their own back."""
+        for name, back in self.own.items():
+            if name in revisions:
+                back.apply(revisions[name])
+
 
 def _read(box: Box) -> HistoryInput:
     return box.history_inputs[0]
+
+
+def _own(arc: Arc) -> HistoryInput:
+    return HistoryInput(arc, arc.identity, list(arc.fields))
 
 
 @dataclass(frozen=True)
@@ -269,6 +296,7 @@ class PartitionStep:
             watermark=batch.wm,
             uncommitted={},
             committed=batch.after,
+            settles=batch.settles > 0,
         )
         try:
             next(steps)
@@ -278,6 +306,7 @@ class PartitionStep:
             raise AssertionError("a step on Spark sends no requests")
         for name in run.boxes:
             run.apply(name, result.revisions)
+        run.apply_own(result.revisions)
         run.keep(result.memory.live)
         boxes = {n: r for n, r in result.revisions.items() if n in run.boxes}
         return self._result(batch, boxes, boxes, result.counts, result.refused)
@@ -300,6 +329,7 @@ class PartitionStep:
         inserted = {arc: frames.inserts(tuples) for arc, tuples in recomputed.items()}
         for name in run.boxes:
             run.apply(name, inserted)
+        run.apply_own(inserted)
         run.keep(result.memory.live)
         written = {
             arc: rebuild.difference(

@@ -15,11 +15,12 @@ from errata.processors.tasks.elapsed import wall_clock_ms
 from errata.processors.tasks.lost_records import Loss, LostRecordsError
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import FOREVER, IDLE, NEVER, Report
+from errata.processors.wire.report import FOREVER, IDLE, NEVER, SETTLES, Report
 from errata.processors.wire.task_id import TaskId
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
+from errata.spark_jobs.reading import NOTHING
 from errata.topics.cluster import TopicPartition, Transactions
 
 
@@ -101,9 +102,15 @@ class JobTask(DriversTask):
         for place in (place for place in self.job.places if place.partition == self.partition):
             at = self.job.topic_partition(place)
             resume[at] = result.resume.get(place, old.resume.get(at, 0))
-        is_first = self.partition == 0
+        is_first, report = self.partition == 0, super().next_report(result)
+        counts = Counter(report.counts)
+        if batch.is_whole and old.done > NOTHING:
+            counts["rebuilt"] += 1
+        if batch.settles:
+            counts[SETTLES] = batch.settles
         return replace(
-            super().next_report(result),
+            report,
+            counts=dict(counts),
             watermark=batch.wm,
             closes=NEVER,  # Spark knows which of its windows are open
             resume=resume,
@@ -312,7 +319,9 @@ class Reports:
         of `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
         """
         # A commit that broke off may have reported the batch for all tasks, or for the first ones.
-        tasks = [task for task in self.tasks if task.report.done < result.batch.epoch]
+        # The first task's comes last: of a source it tells what the batch has taken and written, so
+        # none of the others may be missing then.
+        tasks = [task for task in self.tasks[::-1] if task.report.done < result.batch.epoch]
         if not tasks:
             return
         assert self.transactions is not None

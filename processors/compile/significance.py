@@ -37,9 +37,6 @@ def keep_back(box: declared.Declaration, typed: Typed) -> None:
     if box.name not in typed.boxes:
         return  # a fault is noted
     before = len(typed.faults)
-    if box.name in typed.spark:
-        actual, remedy = "significance= of a box on Spark", "leave place= out, or significance="
-        fault(typed, box, "a box that Errata's processes run", actual, remedy)
     arc = typed.arcs[box.name]
     thresholds = _thresholds(box, arc, typed)
     if len(typed.faults) > before:
@@ -65,6 +62,9 @@ def keep_back(box: declared.Declaration, typed: Typed) -> None:
         Emitted(arc, exact, kept, thresholds),
     ):
         typed.arcs[each.arc.name], typed.boxes[each.arc.name] = each.arc, each
+    if box.name in typed.spark:
+        horizon_ms = typed.spark.pop(box.name)
+        typed.spark |= {exact.name: horizon_ms, kept.name: None, arc.name: None}
 
 
 def _longest_keep(typed: Typed, name: str) -> int:

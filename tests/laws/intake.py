@@ -62,16 +62,20 @@ class IntakeAudit:
         )
 
     def _take(self, intake: Intake, source: str, partition: int, lines: list[Any]) -> Iterator[int]:
-        """Take all lines of a partition as its task reported them; yield each epoch."""
-        at, known, task = 0, NEVER, f"ingest.{source}.{partition}"
+        """Take all lines of a partition as its task reported them; yield each epoch.
+
+        Of a job the first task tells what it has taken of all partitions.
+        """
+        at, task = 0, f"ingest.{source}.{partition}"
         told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
         self.pairs.append(told)
         lowered = set[int]()
-        for report in self.reports[task]:
+        is_of_job = self.simulation.plan.topology.sources[source].on_spark
+        for report in self.reports[f"ingest.{source}.0" if is_of_job else task]:
             own = (at for at in report["resume"] if at["partition"] == partition)
             end = max((at["offset"] for at in own), default=0)
             epoch = report["done"]
-            known = told.get(epoch, known)
+            known = told[max(passed)] if (passed := [e for e in told if e <= epoch]) else NEVER
             if report["counts"].get("lowered_epoch", -1) > max(lowered, default=-1):
                 lowered.add(epoch)
                 if not intake.newest > self.simulation.put_back[source]:

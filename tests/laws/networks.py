@@ -333,19 +333,25 @@ NEAR = {"n": 2, "total": 9, "biggest": "60%"}
 NEAR_ALL = {"all": "40%", "top": 6, "trades": 1.5}
 
 
-def close_enough(*, kept: bool) -> Shape:
+def close_enough(*, kept: bool, on_spark: bool = False) -> Shape:
     """Aggregates that keep revisions back; if not `kept`, replays go through the first one."""
     net, scaled = front(kept=kept)
+
+    def how(mode: str, scope: str | None = None) -> dict[str, Any]:
+        if on_spark:
+            return {"mode": "adaptive", "place": "spark"}
+        return {"mode": mode, "scope": scope}
+
     boxes: list[Box] = []
     for name, mode, keep in (("near", "downstream", KEEP), ("first", "upstream", None)):
         first = scaled.aggregate(
             name,
             by=["product"],
             window=tumbling(12),
-            mode=mode,
             keep=KEEP if kept else keep,
             significance=NEAR,
             fields=FIRST,
+            **how(mode),
         )
         exact = replace(FIRST_ORACLE, name=f"{name}-exact", by=("product",), size=12, slide=12)
         boxes += [exact, Emitted(name, exact.name, NEAR, "window_end")]
@@ -354,18 +360,17 @@ def close_enough(*, kept: bool) -> Shape:
             name,
             by=["product"],
             window=hopping(24, every=12),
-            mode=mode,
-            scope=scope,
             keep=KEEP,
             significance=NEAR_ALL,
             fields=SECOND,
+            **how(mode, scope),
         )
         exact = replace(SECOND_ORACLE, name=f"{name}-exact")
         boxes += [exact, Emitted(name, exact.name, NEAR_ALL, "window_end")]
-    return replace(
-        shape_of(net, tuple(boxes), ("up", "down"), every_arc=True),
-        agree=(("up", "down"), ("near", "first"), ("up-kept", "down-kept")),
-    )
+    shape = shape_of(net, tuple(boxes), ("up", "down"), every_arc=not on_spark)
+    if on_spark:  # a job takes epochs together: it may keep back what another one emits
+        return replace(shape, agree=())
+    return replace(shape, agree=(("up", "down"), ("near", "first"), ("up-kept", "down-kept")))
 
 
 SHAPES: tuple[Callable[..., Shape], ...] = (

@@ -51,11 +51,11 @@ def random_shape(seed: int, **boxes: bool) -> RandomShape:
     """
     significance, placed = boxes.pop("significance", False), boxes.pop("placed", False)
     made = random_network(seed, **boxes)
-    if placed:
-        place(made.net, rim=random.Random(f"places {seed}"), keep=made.times.keep)
+    keep = made.times.keep
     if significance:
-        keep = made.times.keep
         made.boxes = keep_back(made.net, made.boxes, made.agree, keep=keep, seed=seed)
+    if placed:
+        place(made.net, rim=random.Random(f"places {seed}"), keep=keep)
     return shape_of(made, made.net)
 
 

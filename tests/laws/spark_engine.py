@@ -181,6 +181,7 @@ class SparkJob:
             epochs.view.poll()
             yield False
         told, states = yield from self._run(epochs, start, end)
+        self.shared.view.poll()
         yield from self.reports.commit(told)
         kept.states, kept.committed = states, kept.committed + 1
         kept.save()

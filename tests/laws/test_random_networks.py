@@ -80,6 +80,11 @@ def test_laws_hold_in_a_random_network_that_keeps_revisions_back(seed):
     judge(seed, significance=True, **kinds[seed % len(kinds)])
 
 
+@pytest.mark.parametrize("seed", FEWER_SEEDS)
+def test_laws_hold_in_a_random_network_that_keeps_revisions_back_on_spark(seed):
+    judge(seed, significance=True, placed=True, joins=seed % 2 == 0, rows=seed % 3 == 0)
+
+
 def test_a_few_networks_have_windows_that_count_and_lags_and_boxes_below_them():
     found = set()
     for seed in range(FEW):

@@ -29,10 +29,11 @@ class Settling(Simulation):
         super()._advance_somebody()
 
 
-def judge(seed: int, *, kept: bool) -> None:
+def judge(seed: int, *, kept: bool, on_spark: bool = False) -> None:
     """Run a scenario, and check that it breaks no law and that all tasks have settled."""
     with tempfile.TemporaryDirectory() as folder:
-        simulation = Settling(close_enough(kept=kept), seed=seed, folder=Path(folder))
+        shape = close_enough(kept=kept, on_spark=on_spark)
+        simulation = Settling(shape, seed=seed, folder=Path(folder))
         try:
             simulation.run()
             audit = Audit(simulation)
@@ -49,6 +50,11 @@ def judge(seed: int, *, kept: bool) -> None:
 @pytest.mark.parametrize("kept", [True, False])
 def test_laws_hold_while_boxes_settle(seed: int, kept: bool) -> None:
     judge(seed, kept=kept)
+
+
+@pytest.mark.parametrize("seed", seeds(2, 4))
+def test_laws_hold_while_boxes_on_spark_settle(seed: int) -> None:
+    judge(seed, kept=True, on_spark=True)
 
 
 def test_results_that_were_kept_back_were_settled() -> None:

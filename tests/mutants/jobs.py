@@ -2,6 +2,8 @@
 
 from tests.mutants.mutant import ON_SPARK, PLACED, Mutant
 
+SETTLING = "tests/laws/test_settle.py::test_laws_hold_while_boxes_on_spark_settle"
+KEPT_BACK = "tests/spark_jobs/test_significance.py"
 JOBS = [
     Mutant(
         "a batch begins where the one before ended",
@@ -254,5 +256,33 @@ JOBS = [
         "view.plan.topology.is_written_by_job(codec.arc.name)",
         "codec.arc.name in view.plan.topology.spark",
         network=PLACED,
+    ),
+    Mutant(
+        "a box on Spark forgets what it has kept back",
+        "spark_jobs/partition_step.py",
+        "        run.apply_own(result.revisions)",
+        "        run.apply_own({})",
+        tests=KEPT_BACK,
+    ),
+    Mutant(
+        "a box on Spark emits nothing when it has to settle",
+        "spark_jobs/partition_step.py",
+        "settles=batch.settles > 0,",
+        "settles=False,",
+        tests=KEPT_BACK,
+    ),
+    Mutant(
+        "a part of a job without input does not settle",
+        "spark_jobs/blocks.py",
+        "(batch.wm > batch.wm_before or batch.settles)",
+        "batch.wm > batch.wm_before",
+        tests=SETTLING,
+    ),
+    Mutant(
+        "a job without input has nothing to settle",
+        "spark_jobs/epochs.py",
+        "and not self._has_input(now) and not self._settles():",
+        "and not self._has_input(now):",
+        tests=SETTLING,
     ),
 ]
