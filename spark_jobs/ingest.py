@@ -48,6 +48,7 @@ from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.executor import Looked
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
+from errata.spark_jobs.reading import records_in
 from errata.spark_jobs.routing import (
     COUNTS,
     HEADER,
@@ -61,13 +62,11 @@ from errata.spark_jobs.routing import (
 )
 from errata.spark_jobs.state_map import PLACE, PLACE_BITS, Blobs, StateMap
 from errata.spark_jobs.steps import Step
-from errata.topics.cluster import Cluster, ClusterError, Records, TopicPartition
+from errata.topics.cluster import Cluster, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
 
-POLLED = 8_192
-"""How many records are decoded at once."""
-WAIT_S, LIMIT_S = 0.05, 60.0
-"""How long no record may arrive before the end of a stretch, and a registry may not answer."""
+AWAY_S = 60.0
+"""How long a registry may not answer."""
 PART_ROWS = 64_000
 """About how many tuples are written to the states at once, where these are made anew."""
 
@@ -97,7 +96,7 @@ def read_source(
     at, number = job.topic_partition(place), origins(place.partition)
     read = passed = 0
     told = newest
-    for records in _read(cluster, at, offsets):
+    for records in records_in(cluster, at, offsets):
         if records is None:
             yield None
             continue
@@ -146,38 +145,9 @@ def _source(job: Job) -> Source:
     return job.source
 
 
-def _read(
-    cluster: Cluster, place: TopicPartition, offsets: tuple[int, int]
-) -> Iterator[Records | None]:
-    """Yield the records of a stretch, and None while none arrives.
-
-    Raises:
-        ClusterError: If the end of the stretch can't be read.
-    """
-    first, end = offsets
-    reader = cluster.reader({place: first})
-    try:
-        reached, deadline = first, monotonic() + LIMIT_S
-        while (position := reader.position(place)) < end:
-            if position > reached:
-                reached, deadline = position, monotonic() + LIMIT_S
-            elif monotonic() > deadline:
-                raise ClusterError(
-                    f"partition {place.partition} of topic '{place.topic}' was read to offset "
-                    f"{position}, but its end {end} was not reached, and nothing has arrived for "
-                    f"{LIMIT_S:g} s; a transaction may be open: see kafka-transactions"
-                )
-            polled = reader.poll(limit=POLLED, timeout_s=WAIT_S)
-            yield from (records.before(end) for records in polled)
-            if not polled:
-                yield None
-    finally:
-        reader.close()
-
-
 def _decoded(intake: Intake, records: Records) -> Generator[None, None, Decoded]:
     """Decode records; yields None while the registry does not answer."""
-    deadline = monotonic() + LIMIT_S
+    deadline = monotonic() + AWAY_S
     while True:
         try:
             return intake.decode(list(records.values), list(records.keys))
@@ -341,7 +311,7 @@ def dead_letters(
 def _records(cluster: Cluster, place: TopicPartition, offsets: Sequence[int]) -> pl.DataFrame:
     """Return the records of some offsets, in order; at least one."""
     found = [originals([])]
-    for records in _read(cluster, place, (offsets[0], offsets[-1] + 1)):
+    for records in records_in(cluster, place, (offsets[0], offsets[-1] + 1)):
         if records is not None and len(records):
             wanted = np.isin(np.array(records.offsets, np.int64), offsets)
             found.append(originals([records]).filter(pl.Series(wanted)))

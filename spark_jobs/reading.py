@@ -26,7 +26,7 @@ from errata.schemas.arc import Arc, visible
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.executor import Recorder, Registered, connected
 from errata.topics.client import Connection
-from errata.topics.cluster import Cluster, ClusterError, TopicPartition
+from errata.topics.cluster import Cluster, ClusterError, Records, TopicPartition
 from errata.topics.refused import DESCRIBE_CONFIGS, TOPIC, Right
 from errata.topics.registry import Registry
 from errata.topics.settings import FOREVER_MS
@@ -142,7 +142,27 @@ def revisions(
     Raises:
         ClusterError: If the end of the stretch can't be read.
     """
-    place, (first, end) = TopicPartition(codec.topic, partition), offsets
+    for polled in records_in(cluster, TopicPartition(codec.topic, partition), offsets):
+        if polled is None:
+            yield codec.empty
+        else:
+            yield codec.decode(polled)
+
+
+def records_in(
+    cluster: Cluster, place: TopicPartition, offsets: tuple[int, int]
+) -> Iterator[Records | None]:
+    """Yield the records of a range of a partition, and None while none arrives.
+
+    Args:
+        cluster: The cluster.
+        place: The partition.
+        offsets: First offset and end, half-open.
+
+    Raises:
+        ClusterError: If the end of the stretch can't be read.
+    """
+    first, end = offsets
     if first >= end:
         return
     reader = cluster.reader({place: first})
@@ -153,15 +173,14 @@ def revisions(
                 reached, deadline = position, monotonic() + LIMIT_S
             elif monotonic() > deadline:
                 raise ClusterError(
-                    f"partition {partition} of topic '{codec.topic}' was read to offset "
+                    f"partition {place.partition} of topic '{place.topic}' was read to offset "
                     f"{position}, but its end {end} was not reached, and nothing has arrived for "
                     f"{LIMIT_S:g} s; a transaction may be open: see kafka-transactions"
                 )
             polled = reader.poll(limit=_POLLED, timeout_s=WAIT_S)
-            for records in polled:
-                yield codec.decode(records).filter(pl.col("offset") < end)
+            yield from (records.before(end) for records in polled)
             if not polled:
-                yield codec.empty
+                yield None
     finally:
         reader.close()
 
