@@ -25,7 +25,7 @@ MODES = {"up": "upstream", "down": "downstream", "res": "resident"}
 WAYS: dict[str, dict[str, Any]] = {
     name: {"mode": mode, "scope": name} for name, mode in MODES.items()
 }
-ON_SPARK: dict[str, dict[str, Any]] = {"up": WAYS["up"], "spark": {"place": "spark"}}
+ON_SPARK: dict[str, dict[str, Any]] = {"up": {**WAYS["up"], "place": "process"}, "spark": {}}
 """How an aggregate is done, by name of its arc: in three modes, or in a process and on Spark."""
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -99,9 +99,11 @@ FLIGHT_RESULTS = {
 }
 
 
-def flights(ways: dict[str, dict[str, Any]] = WAYS, *, where: str = "") -> Network:
+def flights(
+    ways: dict[str, dict[str, Any]] = WAYS, *, where: str = "", place: str | None = None
+) -> Network:
     """Delays by airport and carrier, in windows of three hours every hour."""
-    net = Network(f"flights{where}")
+    net = Network(f"flights{where}", place=place)
     source = net.source(
         "flights",
         topic=net.name,
@@ -180,9 +182,11 @@ def _flight_truth(tuples: list[Row]) -> list[Row]:
 # -------------------------------------------------------------------------------- gdp
 
 
-def gdp(ways: dict[str, dict[str, Any]] = WAYS, *, where: str = "") -> Network:
+def gdp(
+    ways: dict[str, dict[str, Any]] = WAYS, *, where: str = "", place: str | None = None
+) -> Network:
     """Sums over four quarters, of every vintage ever published."""
-    net = Network(f"gdp{where}")
+    net = Network(f"gdp{where}", place=place)
     source = net.source(
         "gdp",
         topic=net.name,
@@ -246,5 +250,5 @@ FEEDS = {
 }
 
 flights_network, gdp_network = flights(), gdp()  # as processes of their own load them
-flights_on_spark = flights(ON_SPARK, where="_on_spark")
-gdp_on_spark = gdp(ON_SPARK, where="_on_spark")
+flights_on_spark = flights(ON_SPARK, where="_on_spark", place="spark")
+gdp_on_spark = gdp(ON_SPARK, where="_on_spark", place="spark")
