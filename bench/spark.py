@@ -36,7 +36,8 @@ from bench.variants import NOTIONAL
 from errata import Network, tumbling
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.run.worker import Worker, tune_garbage_collector
@@ -52,21 +53,24 @@ from errata.topics.java import class_path
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 
-TOPIC, ARC, PLAIN, PARTITIONS = "tape", "totals", "plain", 4
+TOPIC, TRADES, ARC, PLAIN, PARTITIONS = "tape", "trades", "totals", "plain", 4
+INGEST = ingest_scope(TRADES)
 LIMIT_S = 900
 HOUR = "1 hour"
 
 
-def network(size: str = "1h", *, lag: bool = False) -> Network:
+def network(size: str = "1h", *, lag: bool = False, source: bool = False) -> Network:
     """Return the network that is measured.
 
     Args:
         size: Of the windows.
         lag: Whether there is a lag in place of the aggregate.
+        source: Whether there is nothing but the source, which is on Spark.
     """
     net = Network("bench")
     trades = net.source(
-        "trades",
+        TRADES,
+        place="spark" if source else None,
         topic=TOPIC,
         envelope="native",
         fields=tape.FIELDS,
@@ -77,6 +81,8 @@ def network(size: str = "1h", *, lag: bool = False) -> Network:
         keep="10y",
         partitions=PARTITIONS,
     )
+    if source:
+        return net
     if lag:
         before = {"before": NOTIONAL}
         trades.lag(ARC, by=["product"], place="spark", scope=ARC, keep="10y", fields=before)
@@ -128,7 +134,7 @@ class Portions:
         self.sent = 0
 
     def take(self, count: int) -> None:
-        """Send the next revisions, and ingest them."""
+        """Send the next revisions, and ingest them, unless a job does."""
         part = self.revisions.slice(self.sent, count)
         self.sent += part.height
         _, keys, bodies = tape.encoded(part)
@@ -138,8 +144,10 @@ class Portions:
             producer.produce(TOPIC, self.head + body, key, place % PARTITIONS)
             producer.poll(0)
         producer.flush()
+        if INGEST in self.plan.topology.jobs:
+            return
         worker = Worker(self.network, Place(self.kafka, self.state))
-        worker.add_scope("ingest.trades")
+        worker.add_scope(INGEST)
         deadline = time.monotonic() + LIMIT_S
         tune_garbage_collector()
         worker.run(lambda: self._is_in() or time.monotonic() > deadline)
@@ -147,19 +155,21 @@ class Portions:
     def _is_in(self) -> bool:
         """Return whether all sent revisions are in complete epochs."""
         self.view.poll()
-        reports = [self.view.of(task) for task in self.view.tasks("ingest.trades")]
+        reports = [self.view.of(task) for task in self.view.tasks(INGEST)]
         read = sum(report.counts.get("read", 0) for report in reports)
         last = max((e for r in reports for _, e in r.ends.values()), default=0)
         return read >= self.sent and min(report.done for report in reports) >= last
 
 
-def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
-    """Run Errata's job over all complete input; return Spark's progress reports of its batches."""
+def ours(
+    session: Any, kafka: dict[str, Any], plan: CompiledPlan, folder: str
+) -> list[dict[str, Any]]:
+    """Run Errata's job over all that is there; return Spark's progress reports of its batches."""
     cluster = KafkaCluster(kafka)
     view = View(cluster, plan=plan)
     driver = Driver(
         Shared(cluster, plan, SchemaRegistry(cluster), view, 86_400_000),
-        plan.topology.scopes[ARC],
+        next(iter(plan.topology.jobs.values())),
         session=session,
         checkpoint=Checkpoint(session, folder),
         kafka=kafka,
@@ -172,7 +182,9 @@ def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[d
     return told
 
 
-def plain(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
+def plain(
+    session: Any, kafka: dict[str, Any], plan: CompiledPlan, folder: str
+) -> list[dict[str, Any]]:
     """Run plain Spark over the same topic; return Spark's progress reports of its batches."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro, to_avro
@@ -209,15 +221,17 @@ def state_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def differences(cluster: KafkaCluster, plan: Plan, revisions: pl.DataFrame) -> int:
+def differences(cluster: KafkaCluster, plan: CompiledPlan, revisions: pl.DataFrame) -> int:
     """Return how many of Errata's results differ from a recomputation."""
     view = View(cluster, plan=plan)
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
-    arc, box = plan.topology.arcs[ARC], plan.boxes[ARC]
+    box = plan.boxes.get(ARC)
+    arc = plan.topology.arcs[TRADES if box is None else ARC]
     parts = []
     for partition in range(PARTITIONS):
-        source = ArcInput(view, shared.codec(ARC), partition, done=-1, resume=0)
-        while source.frontier() < view.of(f"{ARC}.{partition}").done or not source.frontier() >= 0:
+        source = ArcInput(view, shared.codec(arc.name), partition, done=-1, resume=0)
+        task = view.tasks(plan.topology.scope_of(arc.name))[partition]
+        while source.frontier() < view.of(task).done or not source.frontier() >= 0:
             view.poll()
             source.poll()
         parts.append(source.take(source.frontier()))
@@ -225,7 +239,7 @@ def differences(cluster: KafkaCluster, plan: Plan, revisions: pl.DataFrame) -> i
     found = frames.fold(pl.concat(parts), arc.identity, list(arc.fields)).select(arc.visible)
     numbered = revisions.with_row_index("epoch").with_columns(pl.col("epoch").cast(pl.Int64))
     left = frames.fold(numbered, ["key"], list(tape.FIELDS))
-    wanted = box.recompute(left, wm=0).select(arc.visible)
+    wanted = (left if box is None else box.recompute(left, wm=0)).select(arc.visible)
     same = found.join(wanted, on=arc.visible, how="semi", nulls_equal=True)
     return max(found.height, wanted.height) - same.height
 

@@ -1,4 +1,6 @@
-"""Measures what the states of a box on Spark cost: ``make bench-spark-state`` (``ARGS="--lag"``).
+"""Measures what the states of a job on Spark cost: ``make bench-spark-state``.
+
+Of an aggregate, of a lag (``ARGS="--lag"``), or of the tuples of a source (``--source``).
 
 Each of many groups gets one trade, all in one day's window; that batch fills the store. Then some
 batches touch a share of the groups, drawn at random, with a trade more each. For each batch it
@@ -113,6 +115,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=6)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--lag", action="store_true", help="a lag in place of the aggregate")
+    parser.add_argument("--source", action="store_true", help="a source, and no box")
     parser.add_argument("--writers", type=int, default=4, help="shuffle partitions")
     given = parser.parse_args()
     touched = max(1, int(given.groups * given.touched))
@@ -125,9 +128,8 @@ def main() -> int:
             settings={"spark.sql.shuffle.partitions": str(given.writers)},
             log=folder / "spark.log",
         )
-        portions = Portions(
-            kafka, cluster, revisions, folder / "state", network("1d", lag=given.lag)
-        )
+        net = network("1d", lag=given.lag, source=given.source)
+        portions = Portions(kafka, cluster, revisions, folder / "state", net)
         print(f"{given.groups:,} groups, {touched:,} touched, {given.writers} tasks a batch")
         print("batch   records  written MiB  read MiB  seconds  CPU s  worker MiB", flush=True)
         watched = Processes()
