@@ -160,7 +160,7 @@ def plan_points(
         )
     for name, is_new in toggled_points(network, current).items():
         if is_new:
-            rebuild.path_to(old, name)
+            rebuild.path_to(old, name, at_rest=True)
     return NextVersion(old, next_version(old, new), [])
 
 
@@ -244,6 +244,9 @@ def next_version(old: CompiledPlan, new: CompiledPlan) -> CompiledPlan:
         or old.topology.arcs[arc].fields != new.topology.arcs[arc].fields
     }
     changed |= {arc for arc in _toggled(old, new) if arc in new.topology.topics}
+    # Only the records of the task that writes an arc count. On Spark a connection point divides a
+    # job in two, so that other arcs may get other writers.
+    changed |= {arc for arc in both if old.topology.scope_of(arc) != new.topology.scope_of(arc)}
     generations = old.deployment.generations | dict.fromkeys(changed, version)
     return replace(
         new, deployment=replace(old.deployment, version=version, generations=generations)

@@ -411,7 +411,7 @@ class Switch:
     def _recomputed(self, arc: str) -> Generator[bool, None, pl.DataFrame]:
         """Return an insert for each tuple of an arc that kept no history in the old version."""
         plan = self.old.plan
-        path, anchors = path_to(plan, arc), dict[str, pl.DataFrame]()
+        path, anchors = path_to(plan, arc, at_rest=True), dict[str, pl.DataFrame]()
         for name in path.anchors:
             fields = plan.topology.arcs[name].fields
             inserts = yield from contents(self.old, name, fields=fields)

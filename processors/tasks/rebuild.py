@@ -66,8 +66,14 @@ class Path:
         return contents[arc]
 
 
-def path_to(plan: CompiledPlan, arc: str) -> Path:
+def path_to(plan: CompiledPlan, arc: str, *, at_rest: bool = False) -> Path:
     """Return how an arc's content is recomputed.
+
+    Args:
+        plan: The plan.
+        arc: The arc.
+        at_rest: Whether all tasks have processed the epoch as of which it is, and none after it.
+            Else it can't be recomputed through a job on Spark, which takes several epochs at once.
 
     Raises:
         CannotRebuildError: If no connection point is above it on some way.
@@ -78,7 +84,7 @@ def path_to(plan: CompiledPlan, arc: str) -> Path:
     def walk(name: str) -> None:
         if plan.topology.arcs[name].is_connection_point:
             anchors[name] = None
-        elif name in plan.boxes and name not in plan.topology.spark:
+        elif name in plan.boxes and (at_rest or name not in plan.topology.spark):
             between.add(name)
             for above in plan.boxes[name].inputs:
                 walk(above)

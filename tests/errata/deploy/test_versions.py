@@ -148,6 +148,20 @@ def test_jobs_on_spark_need_histories_to_make_their_states_anew():
     assert "far" in next_to(lambda net, real: job(net, real, keep="1d")).topology.topics
 
 
+def test_an_arc_that_gets_another_writer_gets_another_topic() -> None:
+    """On Spark a connection point divides a job in two."""
+
+    def split(keep: str | None) -> Plan:
+        net = Network("n", place="spark")
+        trades = net.source("trades", fields={"key": "string", "at": "timestamp-millis"},
+                            identity=["key"], event_time="at", keep="1d")  # fmt: skip
+        trades.where("few", "true", keep=keep).lag("lagged", by=["key"], was="key", keep="1d")
+        return plan(net)
+
+    for old, new in ((None, "1d"), ("1d", None)):
+        assert next_version(split(old), split(new)).deployment.generations["lagged"] == 2
+
+
 def test_boxes_that_nobody_asked_to_fill_are_named():
     def others(net: Network, real: Stream) -> None:
         counts(net, real).where("many", "c > 2")
