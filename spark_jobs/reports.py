@@ -319,9 +319,10 @@ class Reports:
         of `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
         """
         # A commit that broke off may have reported the batch for all tasks, or for the first ones.
-        # The first task's comes last: of a source it tells what the batch has taken and written, so
-        # none of the others may be missing then.
-        tasks = [task for task in self.tasks[::-1] if task.report.done < result.batch.epoch]
+        tasks = [task for task in self.tasks if task.report.done < result.batch.epoch]
+        if self.job.source is not None:
+            # Its first task tells what a batch has taken and written: no other may be missing then.
+            tasks.reverse()
         if not tasks:
             return
         assert self.transactions is not None
