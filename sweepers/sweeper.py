@@ -12,18 +12,18 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import cast
 
 import polars as pl
 
 from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.boxes.replay import ReplayQuery
-from errata.processors.tasks.elapsed import elapsed_ms
+from errata.processors.tasks.elapsed import elapsed_ms, wall_clock_ms
 from errata.processors.tasks.expiry import expired_before, oldest_requested
 from errata.processors.tasks.replay_client import (
     Fetch,
@@ -82,7 +82,7 @@ class Sweeper:
         *,
         partition: int,
         folder: Path,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock_ms: Callable[[], int] = wall_clock_ms,
         segment_rows: int = 65_536,
     ) -> None:
         self.shared, self.arc, self.partition = shared, shared.plan.topology.arcs[arc], partition
@@ -369,7 +369,7 @@ class Service:
 
     def _answer(self) -> bool:
         """Answer requests for `ANSWERING_S` at most; return whether any was answered."""
-        until_s, answered = time.monotonic() + ANSWERING_S, False
+        until_s, answered = monotonic() + ANSWERING_S, False
         for pending in self.requests.due():
             request = pending.request
             limit = request.most_bytes if request.most_bytes > 0 else NO_LIMIT
@@ -384,7 +384,7 @@ class Service:
                 self._reply(request, blocks, covered=part.covered, upto_ms=part.upto_ms)
             self.requests.done(pending)
             answered = True
-            if time.monotonic() > until_s:
+            if monotonic() > until_s:
                 break
         return answered
 

@@ -17,6 +17,7 @@ from errata.processors.tasks import attempt as attempts
 from errata.processors.tasks import task as tasks
 from errata.processors.tasks.replay_client import LONGEST_RESEND_S
 from errata.processors.tasks.task import Task
+from errata.sweepers import sweeper
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.settings import TopicSpec
@@ -89,10 +90,10 @@ class Simulation:
         self.since = -1  # the last epoch of the plan's version before this one
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
         self.rng = random.Random(seed)
-        # What is handed over, read, and looked up again depends on the seed alone.
+        # What is handed over, read, looked up again and answered depends on the seed alone.
         self._clocks = [
             mock.patch.object(module, "monotonic", self.now_s)
-            for module in (feeds, attempts, tasks)
+            for module in (feeds, attempts, tasks, sweeper)
         ]
         for clock in self._clocks:
             clock.start()
