@@ -69,9 +69,8 @@ class Switching(Simulation):
             source: make(self.rng, partitions=PARTITIONS) for source in self.plan.topology.sources
         }
         self._first_act(tapes)
-        with mock.patch.object(
-            parts, "wall_clock_ms", self._clock_ms
-        ):  # a seed determines the scenario
+        # A seed determines the scenario.
+        with mock.patch.object(parts, "wall_clock_ms", self._clock_ms):
             self._switch(tapes)
             if self.then is not None:
                 self._third_act(tapes)
