@@ -99,7 +99,7 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Looked(Registered):
+class ReadingRegistry(Registered):
     """A `Registry` of the recorded ids that looks the schemas of others' records up.
 
     Args:

@@ -45,7 +45,7 @@ from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.spark_jobs.epochs import Batch
-from errata.spark_jobs.executor import Looked
+from errata.spark_jobs.executor import ReadingRegistry
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import records_in
@@ -91,7 +91,7 @@ def read_source(
     """
     source, step = _source(job), job.stateful[0]
     topic = job.plan.deployment.topic(source.arc.name)
-    registry = Looked(job.ids, job.schemas(cluster))
+    registry = ReadingRegistry(job.ids, job.schemas(cluster))
     intake = Intake(source, ArcCodec(source.arc, topic, registry))
     at, number = job.topic_partition(place), origins(place.partition)
     read = passed = 0
@@ -181,7 +181,7 @@ def held_rows(job: Job, tuples: pl.DataFrame, number: Iterator[int]) -> Iterator
 
 
 @dataclass(frozen=True)
-class Holding:
+class SourceShare:
     """The tuples of some identities of a source.
 
     Args:
@@ -281,7 +281,7 @@ def dead_letters(
     Args:
         job: The job.
         batch: The batch.
-        blocks: The refusals, as `read_source` and `Holding` pack them.
+        blocks: The refusals, as `read_source` and `SourceShare` pack them.
         cluster: The cluster.
     """
     refused = pl.concat([pl.DataFrame(schema=_REFUSALS), *map(unpack, blocks)])

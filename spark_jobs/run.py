@@ -65,16 +65,16 @@ class _Attempts:
         scope: The job's scope.
         session: The Spark session.
         kafka: librdkafka settings, for executors.
-        registry_at: Settings of the registry server, for executors; None: schemas are in a topic.
         options: The options of the jobs.
+        registry_at: Settings of the registry server, for executors; None: schemas are in a topic.
     """
 
     shared: Shared
     scope: Scope
     session: Any
     kafka: Mapping[str, str | int]
-    registry_at: Mapping[str, str | int] | None
     options: Options
+    registry_at: Mapping[str, str | int] | None = None
     quick: int = 0
 
     def start(self, *, rebuild_states: bool = False) -> None:
@@ -160,7 +160,7 @@ def run_jobs(
                 above = {topology.scope_of(arc) for arc in scope.inputs}
                 if not (options.once and above & left):
                     waiting.remove(name)
-                    job = _Attempts(shared, scope, session, kafka, registry_at, options)
+                    job = _Attempts(shared, scope, session, kafka, options, registry_at)
                     job.start()
                     running.append(job)
             time.sleep(0.05)

@@ -54,7 +54,7 @@ from errata.schemas.errors import ErrataError
 from errata.spark_jobs import blocks, ingest
 from errata.spark_jobs.blocks import Stretch
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
-from errata.spark_jobs.ingest import Holding
+from errata.spark_jobs.ingest import SourceShare
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.partition_step import PartitionStep
 from errata.spark_jobs.place import Place
@@ -283,7 +283,7 @@ def run_of(job: Job, batch: Batch, key: int, rows: Iterable[Row], maps: Maps) ->
     """
     step, slot = job.by_key[key]
     if job.source is not None:
-        return Holding(job, maps("")).run(batch, rows)
+        return SourceShare(job, maps("")).run(batch, rows)
     if step.is_grouped:
         return Share(job, step, maps("")).run(batch, rows)
     return PartitionStep(job, step, slot, maps).run(batch, rows)

@@ -33,6 +33,7 @@ def epochs(*reported: int) -> Epochs:
         of=lambda task: reports[int(task[-1])],
         line=lambda scope: Line([0], [150]),
         settled=lambda arc, upto: -5,
+        unsettled=lambda scope, task: 0,
         writers=lambda arc, partition: [],
     )
     return Epochs(job, view)

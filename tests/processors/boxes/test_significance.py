@@ -292,7 +292,7 @@ def test_an_event_time_that_changes_is_not_kept_back():
         assert driver.table("all") == driver.table("trades")
 
 
-def test_a_box_on_spark_keeps_nothing_back():
+def test_the_three_boxes_of_one_on_spark_are_one_job_that_asks_no_sweeper():
     net = Network("spark")
     source(net).aggregate(
         "sums",
@@ -302,8 +302,9 @@ def test_a_box_on_spark_keeps_nothing_back():
         significance={"total": 1},
         total="sum(price)",
     )
-    with pytest.raises(NetworkError, match=r"sums .*: needs a box that Errata's processes run"):
-        compile_network(net)
+    plan = compile_network(net)
+    assert plan.topology.jobs["sums"].boxes == ("sums-exact", "sums-kept", "sums")
+    assert "sums-kept" not in plan.replayed_points()
 
 
 def test_a_box_within_a_loop_keeps_nothing_back():

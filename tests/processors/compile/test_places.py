@@ -141,3 +141,16 @@ def test_cycles_of_scopes_are_told_however_many_there_are() -> None:
     first = trades.where("one", "n > 1", scope="a").where("two", "n > 2", scope="b")
     first.where("three", "n > 3", scope="a").where("four", "n > 4", scope="b")
     assert "scopes without a cycle" in refused(net)
+
+
+def test_a_source_on_spark_is_a_job_of_its_own_and_needs_no_exchange_by_identity() -> None:
+    net, trades = network()
+    trades.where("few", "n > 1", place="process")
+    net.source("orders", rekey=True, **SOURCE)
+    net.source("here", rekey=True, place="process", **SOURCE)
+    topology = compile_network(net).topology
+    assert [*topology.jobs] == ["ingest.trades", "ingest.orders"]
+    assert topology.process_scopes == ["ingest.here", "here-owner", "trades"]
+    assert "orders.exchange" not in topology.arcs
+    assert topology.is_written_by_job("trades")
+    assert not topology.is_written_by_job("few")
