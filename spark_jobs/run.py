@@ -184,7 +184,7 @@ def jobs_of(plan: Plan, boxes: Sequence[str]) -> list[str]:
     """Return the jobs of some boxes and sources on Spark, each once; all if none is named.
 
     Raises:
-        NoSuchBoxError: If one does not run on Spark, or none does.
+        NoSuchBoxError: If one does not run on Spark.
     """
     topology = plan.topology
     on_spark = [name for name, source in topology.sources.items() if source.on_spark]

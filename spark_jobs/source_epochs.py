@@ -91,8 +91,9 @@ class SourceEpochs(Epochs):
         if done < now.epoch:
             return now
         starts = {place: self.resume(place) for place in self.job.places}
-        ends = self._limited(starts, most, None if upto is None else upto.ends)
-        idle = self._idle(starts, clock)
+        there = self._stable_ends()
+        ends = self._limited(starts, there if upto is None else _nearer(there, upto.ends), most)
+        idle = self._idle(starts, there, clock)
         is_busy = ends != starts or bool(idle) or any(map(self._has_end, ends, ends.values()))
         since_ms = elapsed_ms(self._stamped_ms, now_ms=clock)
         is_busy |= is_awaited(self.view, self.job.task(0), since_ms)
@@ -112,14 +113,10 @@ class SourceEpochs(Epochs):
         )
 
     def _limited(
-        self, starts: Mapping[Place, int], most: int | None, last: Mapping[Place, int] | None
+        self, starts: Mapping[Place, int], there: Mapping[Place, int], most: int | None
     ) -> dict[Place, int]:
         """Return up to where a batch reads: each partition has its part of what there is."""
-        there = self._stable_ends()
-        ends = {
-            place: max(start, there[place] if last is None else min(last[place], there[place]))
-            for place, start in starts.items()
-        }
+        ends = {place: max(start, there[place]) for place, start in starts.items()}
         most = MOST_RECORDS * self.job.writers if most is None else most
         total = sum(ends.values()) - sum(starts.values())
         if total <= most:
@@ -138,18 +135,25 @@ class SourceEpochs(Epochs):
         pairs = self._report(place).watermarks
         return pairs[-1][1] if pairs else NEVER
 
-    def _idle(self, starts: Mapping[Place, int], clock: int) -> tuple[int, ...]:
+    def _idle(
+        self, starts: Mapping[Place, int], there: Mapping[Place, int], clock: int
+    ) -> tuple[int, ...]:
         """Return the partitions that fall idle now: nothing has come for some time."""
-        after_ms, found = self.source.idle_after_ms, []
-        there = self._stable_ends() if after_ms is not None else {}
+        after_ms, found = self.source.idle_after_ms, list[int]()
+        if after_ms is None:
+            return ()
         for place, end in there.items():
             number = place.partition
             if end != self._ends.get(place, end) or end > starts[place]:
                 self._moved_ms[number] = clock
-            elif elapsed_ms(self._moved_ms[number], now_ms=clock) >= (after_ms or 0):
+            elif elapsed_ms(self._moved_ms[number], now_ms=clock) >= after_ms:
                 found += [number] if self._last(place) not in (IDLE, FOREVER) else []
         self._ends = there
         return tuple(found)
+
+
+def _nearer(one: Mapping[Place, int], other: Mapping[Place, int]) -> dict[Place, int]:
+    return {place: min(end, other[place]) for place, end in one.items()}
 
 
 def epochs_of(job: Job, view: View, clock_ms: Callable[[], int] = wall_clock_ms) -> Epochs:

@@ -124,6 +124,7 @@ class IngestTask(StampingTask):
         self.held: list[Records] = []
         self.ahead: Decoded | None = None
         self.failed: ClusterError | None = None
+        self.looks_ahead = True
         self.stamped_ms = self.last_record_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
         yield True
@@ -190,7 +191,8 @@ class IngestTask(StampingTask):
         Returns:
             Whether there was such a batch.
         """
-        if not self.paced or self.failed is not None or self.ahead is not None:
+        looks = self.paced and self.looks_ahead
+        if not looks or self.failed is not None or self.ahead is not None:
             return False
         try:
             self._read(self.clock_ms())
@@ -198,6 +200,7 @@ class IngestTask(StampingTask):
                 return False
             self.ahead = self._decode()
         except RegistryAwayError:
+            self.looks_ahead = False  # each request may take seconds: the commit must not wait
             return False
         except ClusterError as error:
             self.failed = error
@@ -317,6 +320,7 @@ class IngestTask(StampingTask):
             report=self.report,
             epoch=epoch,
         )
+        self.looks_ahead = True
         for is_busy in self.commit(emissions, report, records=dead_letters):
             yield is_busy or self._look_ahead()
         self.wait("")
