@@ -36,6 +36,7 @@ from bench.variants import NOTIONAL
 from errata import Network, tumbling
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.declare.network import Stream
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.progress_view import View
@@ -56,7 +57,6 @@ from errata.topics.registry import SchemaRegistry
 TOPIC, TRADES, ARC, PLAIN, PARTITIONS = "tape", "trades", "totals", "plain", 4
 INGEST = ingest_scope(TRADES)
 LIMIT_S = 900
-HOUR = "1 hour"
 
 
 def network(size: str = "1h", *, lag: bool = False, source: bool = False) -> Network:
@@ -87,19 +87,23 @@ def network(size: str = "1h", *, lag: bool = False, source: bool = False) -> Net
         before = {"before": NOTIONAL}
         trades.lag(ARC, by=["product"], place="spark", scope=ARC, keep="10y", fields=before)
         return net
+    totals(trades, size, place="spark", horizon="10y")  # no sweeper runs here
+    return net
+
+
+def totals(trades: Stream, size: str, **options: Any) -> None:
+    """Add the aggregate that is measured, with windows of this size."""
     trades.aggregate(
         ARC,
-        place="spark",
         by=["product"],
         window=tumbling(size),
         emit="on_update",
         keep="10y",
-        horizon="10y",  # no sweeper runs here
         traded=f"sum({NOTIONAL})",
         trades="count(*)",
         largest=f"max({NOTIONAL})",
+        **options,
     )
-    return net
 
 
 class Portions:
@@ -157,8 +161,13 @@ class Portions:
         self.view.poll()
         reports = [self.view.of(task) for task in self.view.tasks(INGEST)]
         read = sum(report.counts.get("read", 0) for report in reports)
-        last = max((e for r in reports for _, e in r.ends.values()), default=0)
-        return read >= self.sent and min(report.done for report in reports) >= last
+        return read >= self.sent and min(report.done for report in reports) >= self.last
+
+    @property
+    def last(self) -> int:
+        """The last epoch with records in the arc."""
+        reports = [self.view.of(task) for task in self.view.tasks(INGEST)]
+        return max((epoch for report in reports for _, epoch in report.ends.values()), default=0)
 
 
 def ours(
@@ -183,7 +192,7 @@ def ours(
 
 
 def plain(
-    session: Any, kafka: dict[str, Any], plan: CompiledPlan, folder: str
+    session: Any, kafka: dict[str, Any], plan: CompiledPlan, folder: str, *, size: str = "1 hour"
 ) -> list[dict[str, Any]]:
     """Run plain Spark over the same topic; return Spark's progress reports of its batches."""
     from pyspark.sql import functions as f
@@ -199,7 +208,7 @@ def plain(
     trades = records.select(from_avro(body, json.dumps(found[1])).alias("r"))
     after = trades.where("r.op = 'insert'").select("r.after.*").withWatermark("at", "5 minutes")
     risk = f.expr(NOTIONAL)
-    totals = after.groupBy("product", f.window("at", HOUR)).agg(
+    totals = after.groupBy("product", f.window("at", size)).agg(
         f.sum(risk).alias("traded"), f.count("*").alias("trades"), f.max(risk).alias("largest")
     )
     written = totals.select(

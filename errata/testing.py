@@ -114,7 +114,7 @@ class Driver:
         self._live = live
         topology = replace(plan.topology, sources=sources)
         self.plan = replace(plan, placement=Placement(topology)).alone()
-        self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
+        self.cluster = MemoryCluster(clock_ms=self._clock)
         self.epoch = 0
         self._folder = tempfile.TemporaryDirectory(prefix="errata-")
         self._read: dict[str, pl.DataFrame] = {}

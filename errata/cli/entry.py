@@ -36,6 +36,7 @@ _COMMANDS = (
     "tail",
     "print",
     "revise",
+    "why",
     "reconcile",
     "end",
     "watermark",

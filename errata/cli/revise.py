@@ -19,8 +19,9 @@ from errata.cli.app import JsonOption, NetworkArgument, command, deployed, sourc
 from errata.cli.output import for_people, print_lines
 from errata.cli.tail import revision_line
 from errata.client import rows
+from errata.client.in_memory import InMemory, ways_text
+from errata.client.reading import Content, content_of
 from errata.client.sending import Parcel, declared, deliver, source_records
-from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.intake import Intake
@@ -33,13 +34,6 @@ from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
 from errata.schemas.partition import partitions
 from errata.topics.cluster import TopicPartition
-
-WAYS = {
-    "replayed": "tuples replayed",
-    "fetched": "results fetched",
-    "kept_back": "revisions kept back",
-}
-"""What is counted of a box, in words."""
 
 _TEXTS = {"string", "uuid", "bytes", "date", "timestamp-millis", "timestamp-micros"}
 
@@ -346,7 +340,9 @@ def _show_consequences(
         for name in (*plan.topology.sources, *kept_back)
     }
     tuples = {name: c.tuples(plan.topology.arcs[name]) for name, c in contents.items()}
-    found = consequences(progress, tuples, source=source.arc.name, revision=revision)
+    epoch = progress.newest_epoch()
+    network = InMemory(plan, tuples, epoch=epoch, watermark=progress.watermark_now)
+    found = network.consequences({source.arc.name: revision})
     for arc, revisions in found.revisions.items():
         if arc in plan.topology.sources:
             continue
@@ -355,7 +351,7 @@ def _show_consequences(
                 _print_revision(plan.topology.arcs[arc], line)
             else:
                 print_lines([{"arc": arc, **line}])
-    _show_ways(found.counts, people=people)
+    _show_ways(found.ways, people=people)
     read = ", ".join(f"{c.read} revisions of {name!r}" for name, c in contents.items())
     without_history = [
         name for name in plan.topology.sources if not plan.topology.arcs[name].is_connection_point
@@ -366,14 +362,12 @@ def _show_consequences(
     complain(f"read {read}{rest}; windows that the watermark has not passed show nothing yet")
 
 
-def _show_ways(counts: dict[str, dict[str, int]], *, people: bool) -> None:
+def _show_ways(by_box: dict[str, dict[str, int]], *, people: bool) -> None:
     """Print for each box that the revision reaches by which way it revises its results."""
-    for box, own in counts.items():
-        ways = {what: own[what] for what in WAYS if what in own}
-        if ways and people:
-            told = (f"{count} {WAYS[what]}" for what, count in ways.items())
-            typer.echo(f"{box}: {', '.join(told)}")
-        elif ways:
+    for box, ways in by_box.items():
+        if people:
+            typer.echo(f"{box}: {ways_text(ways)}")
+        else:
             print_lines([{"box": box, **ways}])
 
 

@@ -24,6 +24,7 @@ from errata.processors.declare.network import Stream
 from errata.processors.reports.progress_view import settled
 from errata.processors.wire.report import FOREVER, NEVER
 from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 from errata.schemas.fields import physical
 from errata.settings.place import overlaid, read_settings
 from errata.spark_jobs.as_of import Reports
@@ -238,3 +239,46 @@ class Tail:
         """Stop reading."""
         for source in self.inputs:
             source.close()
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of an arc's topic.
+
+    Args:
+        last: The last revision of each identity, with task and epoch, also if it is a delete.
+        read: How many revisions were read.
+    """
+
+    last: pl.DataFrame
+    read: int
+
+    def tuples(self, arc: Arc) -> pl.DataFrame:
+        """Return the current tuples."""
+        return frames.entering(self.last, list(arc.fields))
+
+
+def content_of(
+    progress: Progress, codec: ArcCodec, *, identities: pl.DataFrame | None = None
+) -> Content:
+    """Read an arc's topic up to now.
+
+    Args:
+        progress: The reports of the tasks.
+        codec: The codec of the arc.
+        identities: The identities to read; None for all.
+    """
+    identity = list(codec.arc.identity)
+    last, read = codec.empty.with_columns(pl.lit(0, pl.Int32).alias("partition")), 0
+    reading = Tail(progress, codec, from_beginning=True)
+    try:
+        for revisions in reading.upto_now():
+            read += revisions.height
+            if identities is not None:
+                named = frames.identities(revisions, identity).with_row_index("@row")
+                wanted = named.join(identities, on=identity, how="semi", nulls_equal=True)
+                revisions = revisions[wanted["@row"]]
+            last = frames.last(pl.concat([last, revisions.select(last.columns)]), identity)
+    finally:
+        reading.close()
+    return Content(last, read)

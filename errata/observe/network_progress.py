@@ -177,6 +177,10 @@ class Progress(View):
                 return ends
         return {}
 
+    def watermark_now(self, scope: str) -> int:
+        """Return the watermark of a scope of boxes in the newest epoch of ingest."""
+        return self.watermark(self.tasks(scope)[0], upto=self.newest_epoch())
+
     def _ends_or_any(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of partitions; without a leader, one that no report exceeds."""
         return {place: FOREVER for place in places} | self.ends_of(places)

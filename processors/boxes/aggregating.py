@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from errata.processors.boxes.base import (
     Failures,
     Filter,
     Refused,
+    among,
     dead_letters_for,
     without_failures,
 )
@@ -241,6 +242,19 @@ class Windowed(Aggregating):
             if name in self.keys or name.startswith(HIDDEN_PREFIX)
         }
         return replace(self.arc, fields=kept)
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the tuples in the windows of some results."""
+        of_groups = among(inputs[0], results, {name: name for name in self.by})
+        if isinstance(self.window, History):
+            return [of_groups]
+        at = self.input.event_times(of_groups).alias("@at")
+        tuples = of_groups.select(*self.by, at).with_row_index("@row")
+        windows = by_column.pick(results, self.keys).with_columns(self.ends(results).alias("@end"))
+        on: Any = {"on": list(self.by), "nulls_equal": True} if self.by else {"how": "cross"}
+        pairs = tuples.join(windows, **on)
+        is_in = pl.col("@at").is_between(self.start, "@end", closed="left")
+        return [of_groups[pairs.filter(is_in)["@row"].unique().sort()]]
 
     # ---------------------------------------------------------------- states of windows
 

@@ -13,7 +13,7 @@ revisions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -236,6 +236,26 @@ class Box(ABC):
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return the output for whole collections at watermark `wm`."""
         return self.applied(*inputs, wm=wm)[0]
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return for each input the tuples that may matter for some results: by default all.
+
+        If a tuple enters or leaves an input and this changes one of the results, it is among those
+        of the contents before, or of the contents after.
+
+        Args:
+            results: Identities of tuples of its arc, which need not exist.
+            inputs: The tuples of each of `inputs`.
+        """
+        return list(inputs)
+
+    def lineage(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return for each input the tuples that some results are computed from.
+
+        The results are the same if the inputs hold nothing else. Arguments as in `dependencies`,
+        of which these are a part.
+        """
+        return self.dependencies(results, *inputs)
 
     # ---------------------------------------------------------------- an epoch
 
@@ -500,6 +520,10 @@ class Stateless(Box):
         yield from ()
         return self.revise(*revisions)
 
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return for each input the tuples of the same identities."""
+        return of_identities(self.arc, results, inputs)
+
     def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: it processes one tuple at a time."""
         return set(self.inputs) <= set(linear)
@@ -508,6 +532,30 @@ class Stateless(Box):
 def without_fields(pushed: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the pushed-down fields without some names."""
     return {name: needed for name, needed in pushed.items() if name not in names}
+
+
+def among(tuples: pl.DataFrame, keys: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """Return the tuples whose fields are equal to those of some keys; null equals null.
+
+    Args:
+        tuples: The tuples.
+        keys: The keys.
+        names: The fields of the tuples, by field of the keys; all tuples if there are none.
+    """
+    if not names:
+        return tuples if keys.height else tuples.clear()
+    return tuples.join(
+        keys, left_on=list(names.values()), right_on=list(names), how="semi", nulls_equal=True,
+        maintain_order="left",
+    )  # fmt: skip
+
+
+def of_identities(
+    arc: Arc, results: pl.DataFrame, inputs: Iterable[pl.DataFrame]
+) -> list[pl.DataFrame]:
+    """Return the tuples of inputs that have the identities of some results of an arc."""
+    names = {name: name for name in arc.identity}
+    return [among(tuples, results, names) for tuples in inputs]
 
 
 def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:

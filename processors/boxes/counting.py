@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.base import WHY, Failures, Filter, without_failures
+from errata.processors.boxes.base import WHY, Failures, Filter, among, without_failures
 from errata.processors.boxes.modes import ADAPTIVE, RESIDENT, Choice, ModeRequest
 from errata.processors.boxes.ordered import (
     NEVER_LEGAL,
@@ -115,6 +115,17 @@ class Counting(Aggregating, Ordered):
             full = np.ones(len(end), np.bool_)
         due = (full & (times[end - 1] < wm)) | self.on_update
         return self._results(ordered.tuples, number, first[due], end[due])
+
+    def _read_by(self, results: pl.DataFrame, ordered: OrderedGroups) -> tuple[Numbers, Numbers]:
+        """Return the first row that each of some results reads, and the row after the last."""
+        if not isinstance(self.window, HoppingRows):
+            return super()._read_by(results, ordered)
+        first_rows = ordered.tuples.with_row_index("@row").with_columns(
+            pl.Series(START, ordered.first + ordered.position)
+        )
+        names = {name: name for name in (*self.by, START)}
+        first = among(first_rows, results, names)["@row"].to_numpy().astype(np.int64)
+        return first, np.minimum(first + self.window.rows, ordered.end[first])
 
     def _results(
         self, tuples: pl.DataFrame, number: Numbers, first: Numbers, end: Numbers

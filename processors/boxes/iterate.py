@@ -37,10 +37,13 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
+    among,
     difference,
     undo_revisions,
 )
+from errata.processors.boxes.lineage import traced
 from errata.processors.windows.time_windows import FOREVER_MS
+from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
@@ -100,6 +103,20 @@ class Body:
         """Return the entering arcs and the arcs derived from them alone: constant over rounds."""
         contents = dict(entering)
         return contents, self._fill(contents, changing=False)
+
+    def lineage(
+        self, results: pl.DataFrame, tuples: pl.DataFrame, constants: Contents
+    ) -> Mapping[str, pl.DataFrame]:
+        """Return by arc the tuples that some results of one round are computed from.
+
+        Args:
+            results: Their identities.
+            tuples: All tuples of the variable before the round.
+            constants: What the method `constants` returned.
+        """
+        contents = {**constants, self.variable.name: tuples}
+        self._fill(contents, changing=True)
+        return traced(self.boxes, [contents], {self.gives: results})
 
     def run_round(
         self, tuples: pl.DataFrame, constants: Contents
@@ -368,6 +385,29 @@ class Iterate(Box):
         unsettled = known.join(changed, on=identity, how="semi", nulls_equal=True)
         raised = FunctionFailures.of(self.body, self.entering, refusals)
         return pl.concat(settled), Unsettled(raised.without(unsettled), last_rounds), raised
+
+    # ---------------------------------------------------------------- lineage
+
+    def lineage(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the tuples that some results are computed from, in all rounds."""
+        contents = dict(zip(self.entering, inputs, strict=True))
+        identity, tuples = list(self.arc.identity), contents[self.start]
+        found = {name: [content.clear()] for name, content in contents.items()}
+        constants, _ = self.body.constants({name: contents[name] for name in self.body.enters})
+        rounds = [tuples.select(list(self.arc.fields))]
+        for _ in range(self.rounds):
+            result, _ = self.body.run_round(rounds[-1], constants)
+            if difference(self.arc, rounds[-1], result).is_empty():
+                break
+            rounds.append(result)
+        for before in reversed(rounds):
+            read = dict(self.body.lineage(results, before, constants))
+            own = read.pop(self.body.variable.name, before.clear())
+            results = by_column.pick(own, identity)
+            for name in found.keys() & read.keys():
+                found[name].append(read[name])
+        found[self.start].append(among(tuples, results, {name: name for name in identity}))
+        return [pl.concat(parts).unique(maintain_order=True) for parts in found.values()]
 
     # ---------------------------------------------------------------- revisions
 

@@ -27,6 +27,7 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
+    among,
     difference,
     undo_revisions,
 )
@@ -223,6 +224,38 @@ class Join(Box):
             return (times - self.arc.event_time_shift_ms).alias(name)
         side = next(side for side in self.sides if name in side.carried(self.on))
         return pl.col(side.column(side.carried(self.on)[name])).alias(name)
+
+    # ---------------------------------------------------------------- lineage
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return both sides' tuples of some pairs; in a left join, all that match the left ones."""
+        return self._inputs_of(results, inputs, all_matches=self.is_left)
+
+    def lineage(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return both sides' tuples of some pairs."""
+        return self._inputs_of(results, inputs, all_matches=False)
+
+    def _inputs_of(
+        self, results: pl.DataFrame, inputs: Sequence[pl.DataFrame], *, all_matches: bool
+    ) -> list[pl.DataFrame]:
+        if self.shared is not None:  # joined on its identity
+            return [among(inputs[0], results, {name: name for name in self.shared.identity})]
+        left, right = self._of_sides(inputs)
+        left = among(left, results, self._identity_in_pairs(0))
+        names = self._identity_in_pairs(1)
+        others = [among(right, results, names)] if names else []
+        if all_matches:
+            others.append(among(right, left, dict(zip(*self.keys, strict=True))))
+        found: dict[str, list[pl.DataFrame]] = {name: [] for name in self.inputs}
+        found[self.sides[0].arc.name].append(left)
+        found[self.sides[1].arc.name] += others
+        return [pl.concat(parts).unique(maintain_order=True) for parts in found.values()]
+
+    def _identity_in_pairs(self, place: int) -> dict[str, str]:
+        """Return the fields of a side's identity, by the names that they have in pairs."""
+        side, keys = self.sides[place], dict(zip(self.on, self.keys[place], strict=True))
+        names = keys | side.carried(self.keys[place])
+        return {name: own for name, own in names.items() if own in side.arc.identity}
 
     # ---------------------------------------------------------------- revisions
 

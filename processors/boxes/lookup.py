@@ -40,6 +40,18 @@ class Lookup(Join):
         """Whether a result may depend on later tuples: yes, the right tuple may be later."""
         return True
 
+    def lineage(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the left tuples, and the right ones that match them."""
+        return self._inputs_of(results, inputs, all_matches=True)
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the left tuples, and the right ones that match them."""
+        return self.lineage(results, *inputs)
+
+    def _identity_in_pairs(self, place: int) -> dict[str, str]:
+        """Return the identity of the left side, which a pair has; it has none of the right one."""
+        return {name: name for name in self.arc.identity} if place == 0 else {}
+
     def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: the right side does not change between rounds."""
         if self.shared is not None:

@@ -32,6 +32,7 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
+    among,
     dead_letters_for,
     difference,
     without_failures,
@@ -171,6 +172,33 @@ class Ordered(Box):
     def _complete_groups(self, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the tuples of whole groups; the first number of each group is 0."""
         return self._accepted(tuples).select(*self.columns_read, pl.lit(0, pl.Int64).alias(FIRST))
+
+    # ---------------------------------------------------------------- lineage
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the groups of some results: each tuple before one of them may matter."""
+        (tuples,) = inputs
+        groups, names = results, {name: name for name in self.by}
+        if not names.keys() <= set(results.columns):
+            groups = among(tuples, results, {name: name for name in self.arc.identity})
+        return [among(tuples, groups, names)]
+
+    def lineage(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the tuples that some results read: their own, and `reach` before each."""
+        (tuples,) = self.dependencies(results, *inputs)
+        ordered = self._in_order(self._complete_groups(tuples))
+        first, end = self._read_by(results, ordered)
+        edges = (np.bincount(rows, minlength=ordered.tuples.height + 1) for rows in (first, end))
+        begun, ended = (np.cumsum(edge)[:-1] for edge in edges)
+        read = ordered.tuples.filter(pl.Series(begun > ended, dtype=pl.Boolean))
+        return [among(tuples, read, {name: name for name in self.input.identity})]
+
+    def _read_by(self, results: pl.DataFrame, ordered: OrderedGroups) -> tuple[Numbers, Numbers]:
+        """Return the first row that each of some results reads, and the row after the last."""
+        names = {name: name for name in self.arc.identity}
+        numbered = ordered.tuples.with_row_index("@row")
+        own = among(numbered, results, names)["@row"].to_numpy().astype(np.int64)
+        return np.maximum(own - self.reach, ordered.start[own]), own + 1
 
     # ---------------------------------------------------------------- between epochs
 

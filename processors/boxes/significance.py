@@ -27,6 +27,7 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
+    of_identities,
 )
 from errata.processors.boxes.bounds import EXACT as ALL_EXACT
 from errata.processors.boxes.bounds import Bound, Bounds
@@ -101,6 +102,10 @@ class KeptBack(Box):
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
         """Return no tuples: what is recomputed is exact."""
         return pl.DataFrame(schema=physical(self.arc.fields)), ()
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return for each input the tuples of the same identities."""
+        return of_identities(self.arc, results, inputs)
 
     def bounds(self, *above: Bounds) -> Bounds:
         """Return no bounds: what it holds is known."""
@@ -293,6 +298,10 @@ class Emitted(Box):
         identity = list(self.arc.identity)
         others = exact.join(kept, on=identity, how="anti", nulls_equal=True)
         return pl.concat([by_column.pick(others, self.arc.fields), self._as(EMITTED, kept)]), ()
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return for each input the tuples of the same identities."""
+        return of_identities(self.arc, results, inputs)
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Pass on the revisions that are not kept back; yields nothing."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
+from errata.processors.boxes.base import Live, Outcome, Refused, Stateless, among
 from errata.processors.boxes.bounds import Bounds, either
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
@@ -66,6 +66,16 @@ class Union(Stateless):
             for name, tuples in zip(self.inputs, inputs, strict=True)
         )
         return united, ()
+
+    def dependencies(self, results: pl.DataFrame, *inputs: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return for each input the tuples of the same identities; the tag tells which input."""
+        if self.tag is None:
+            return super().dependencies(results, *inputs)
+        names = {name: name for name in self.arc.identity if name != self.tag}
+        return [
+            among(tuples, results.filter(pl.col(self.tag) == name), names)
+            for name, tuples in zip(self.inputs, inputs, strict=True)
+        ]
 
     def _bounds(self, *above: Bounds) -> Bounds:
         """Return the bounds of its arc: the wider ones of its inputs."""

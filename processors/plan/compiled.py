@@ -51,9 +51,13 @@ class CompiledPlan(Plan):
 
     def alone(self) -> Self:
         """Return the plan with one partition of everything, so that each scope has one task."""
+        sources = {
+            name: replace(each, partitions=1) for name, each in self.topology.sources.items()
+        }
+        topology = replace(self.topology, sources=sources)
         requested = dict.fromkeys(self.requested, 1)
-        plan = replace(self, placement=Placement(self.topology), requested=requested)
-        return plan.placed(dict.fromkeys(self.topology.sources, 1))
+        plan = replace(self, placement=Placement(topology), requested=requested)
+        return plan.placed(dict.fromkeys(sources, 1))
 
     @cached_property
     def bounds(self) -> dict[str, Bounds]:

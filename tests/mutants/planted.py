@@ -17,8 +17,10 @@ from tests.mutants.put_back import PUT_BACK
 from tests.mutants.rebuilt import REBUILT
 from tests.mutants.rim import RIM
 from tests.mutants.robust import ROBUST
+from tests.mutants.why import WHY
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
     *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION, *KEPT_BACK, *POINTS),
+    *WHY,
 ]

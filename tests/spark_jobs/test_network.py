@@ -5,6 +5,7 @@ import random
 from threading import Event, Thread
 from time import monotonic, sleep
 
+import polars as pl
 import pytest
 
 from errata import Network, hopping, sliding
@@ -17,8 +18,10 @@ from errata.processors.tasks.rebuild import recompute
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER
 from errata.run.beside import Beside
+from errata.run.worker import Worker
 from errata.settings.place import Place
 from errata.spark_jobs.run import Options, jobs_of, run_jobs
+from errata.testing import Driver
 from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
@@ -29,10 +32,11 @@ __all__ = ["session"]
 
 START_MS, HOUR_MS, LIMIT_S = 1_700_000_000_000, 3_600_000, 240.0
 PRODUCTS = "abcd"
+ARCS = ("named", "before", "five", "sums", "met", "seen")
 
 
-def network() -> Network:
-    net = Network("whole", place="spark")
+def network(name: str = "whole", place: str | None = "spark") -> Network:
+    net = Network(name, place=place)
     common = {"format": "json", "event_time": "at", "keep": "10y"}
     trades = net.source(
         "trades",
@@ -69,6 +73,7 @@ class Feeds:
     def __init__(self, cluster: KafkaCluster) -> None:
         self.cluster, self.dice, self.live = cluster, random.Random(5), {}
         self.titles: dict[str, dict] = {}
+        self.sent: list[tuple[str, dict]] = []
         self.spoilt: list[bytes] = []
 
     def send(self, count: int) -> None:
@@ -105,6 +110,7 @@ class Feeds:
         return {"op": "replace", "before": before, "after": after}
 
     def _append(self, topic: str, partition: int, key: str, line: dict) -> None:
+        self.sent.append((topic.removeprefix("wholes."), line))
         self.cluster.send(
             topic, partition=partition, key=key.encode(), value=json.dumps(line).encode()
         )
@@ -116,20 +122,46 @@ def shared_of(plan: CompiledPlan, settings: dict) -> Shared:
     return Shared(cluster, plan, SchemaRegistry(cluster), view, 86_400_000)
 
 
-def await_all(view: View) -> None:
-    """Wait until all tasks have processed the ends of the sources."""
-    plan, deadline = view.plan, monotonic() + LIMIT_S
+def is_over(view: View) -> bool:
+    """Return whether all tasks have processed the ends of the sources."""
+    view.poll()
+    plan = view.plan
     tasks = [task for scope in plan.topology.scopes for task in plan.placement.tasks(scope)]
-    while True:
-        view.poll()
-        ingests = plan.placement.ingest_tasks()
-        newest = max(view.of(task).done for task in ingests)
-        ends = [view.of(task).watermarks[-1:] for task in ingests]
-        is_over = all(pairs and pairs[0][1] == FOREVER for pairs in ends)
-        if is_over and min(map(view.frontier, tasks)) >= newest:
-            return
-        assert monotonic() < deadline, {task: view.frontier(task) for task in tasks}
+    ingests = plan.placement.ingest_tasks()
+    newest = max(view.of(task).done for task in ingests)
+    ends = [view.of(task).watermarks[-1:] for task in ingests]
+    has_read = all(pairs and pairs[0][1] == FOREVER for pairs in ends)
+    return has_read and min(map(view.frontier, tasks)) >= newest
+
+
+def await_all(view: View) -> None:
+    deadline = monotonic() + LIMIT_S
+    while not is_over(view):
+        assert monotonic() < deadline, view.plan.placement.ingest_tasks()
         sleep(0.1)
+
+
+def tables_by_processes(cluster: KafkaCluster, place: Place) -> dict[str, pl.DataFrame]:
+    """Return the arcs' contents as processes compute them from the same topics."""
+    worker = Worker(network("processes", None), place)
+    for scope in worker.plan.topology.process_scopes:
+        worker.add_scope(scope, sweep_beside=True)
+    for source in ("trades", "names"):
+        declare_end(cluster, worker.plan, source)
+    seen, deadline = Seen(place.kafka, worker.plan), monotonic() + LIMIT_S
+    worker.run(lambda: is_over(seen.view) or monotonic() > deadline)
+    found = {arc: seen.content(arc).select(worker.plan.topology.arcs[arc].visible) for arc in ARCS}
+    seen.cluster.close()
+    return found
+
+
+def tables_in_memory(sent: list[tuple[str, dict]]) -> dict[str, list[dict]]:
+    """Return the arcs' contents as `errata local` computes them from the same records."""
+    with Driver(network()) as driver:
+        for source, line in sent:
+            driver.send(source, line)
+        driver.end()
+        return {arc: driver.table(arc) for arc in ARCS}
 
 
 @pytest.mark.kafka
@@ -195,10 +227,14 @@ def test_a_whole_network_on_spark_holds_what_a_recomputation_gives(
         inputs = {arc: contents[arc] for arc in scope.inputs}
         made, _ = recompute(plan, scope, inputs, epoch=0, watermark=FOREVER)
         contents |= made
-    for arc in ("named", "before", "five", "sums", "met", "seen"):
+    by_processes = tables_by_processes(cluster, Place(broker.settings, tmp_path / "processes"))
+    in_memory = tables_in_memory(feeds.sent)
+    for arc in ARCS:
         shown = plan.topology.arcs[arc].visible
-        found, wanted = seen.content(arc).select(shown), contents[arc].select(shown)
-        differ = found.join(wanted, on=shown, how="anti", nulls_equal=True)
-        assert (found.height, differ.height) == (wanted.height, 0), (arc, differ)
-        assert wanted.height > 3
+        found = seen.content(arc).select(shown)
+        local = pl.DataFrame(in_memory[arc], schema=found.schema, infer_schema_length=None)
+        for wanted in (contents[arc].select(shown), by_processes[arc], local.select(shown)):
+            differ = found.join(wanted, on=shown, how="anti", nulls_equal=True)
+            assert (found.height, differ.height) == (wanted.height, 0), (arc, differ)
+        assert found.height > 3
     seen.cluster.close()
