@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-LAWS = "tests/laws/test_why.py"
+LAWS, KNOWN = "tests/laws/test_why.py", "tests/errata/client/test_why.py"
 
 WHY = [
     Mutant(
@@ -17,7 +17,7 @@ WHY = [
         "errata/client/why.py",
         "for since in dict.fromkeys((epoch - 1, previous)):",
         "for since in (epoch - 1,):",
-        tests=LAWS,
+        tests=KNOWN,
     ),
     Mutant(
         "a window is not made of the tuples at its start",
@@ -45,14 +45,14 @@ WHY = [
         "processors/boxes/iterate.py",
         "for before in reversed(rounds):",
         "for before in rounds[-1:]:",
-        tests=LAWS,
+        tests=KNOWN,
     ),
     Mutant(
         "a lag is made of its own tuple alone",
         "processors/boxes/ordered.py",
         "return np.maximum(own - self.reach, ordered.start[own]), own + 1",
         "return own, own + 1",
-        tests=LAWS,
+        tests=KNOWN,
     ),
     Mutant(
         "a result did not wait for the watermark",
@@ -74,5 +74,19 @@ WHY = [
         'found = [_net(arc, part) for part in own.partition_by("epoch")]',
         "found = [own.select(_net(arc, own.clear()).columns)]",
         tests=LAWS,
+    ),
+    Mutant(
+        "the last record that says the same passes for the origin",
+        "errata/client/origin.py",
+        "chosen = in_time[-1:] if in_time.height else made[:1]",
+        "chosen = made[-1:]",
+        tests=KNOWN,
+    ),
+    Mutant(
+        "a record is looked for by its time alone",
+        "errata/client/origin.py",
+        "if None in found and any(starts.values()):",
+        "if False:",
+        tests=KNOWN,
     ),
 ]
