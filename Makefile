@@ -66,7 +66,7 @@ bench-sliding: .venv/ready ## what a tuple costs in sliding windows of 10 to a m
 bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside plain Spark
 	@$(BIN)/python -m bench.spark $(ARGS)
 
-bench-spark-state: .venv/ready ## what states of a million groups cost on Spark, batch by batch (ARGS="--touched 0.0001")
+bench-spark-state: .venv/ready ## what states of a million groups cost on Spark, batch by batch (ARGS="--beside plain process")
 	@$(BIN)/python -m bench.spark_state $(ARGS)
 
 kills-spark: .venv/ready ## kill drivers and executors of a Spark cluster twenty times: nothing may change

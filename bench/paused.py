@@ -38,31 +38,40 @@ class Paused:
 
     pipe: Connection
 
-    def take(self, epoch: int) -> Spent:
-        """Process all epochs up to this one; return what it took.
+    def take(self, records: int) -> Spent:
+        """Process so many records in all, counted from the first; return what it took.
 
         Raises:
             EOFError: If the process has failed; it says why on its stderr.
         """
-        self.pipe.send(epoch)
+        self.pipe.send(records)
         spent: Spent = self.pipe.recv()
         return spent
 
 
-def work(build: Callable[[], Network], place: Place, scope: str, pipe: Connection) -> None:
-    """Run a scope and the sources; between the epochs that it is asked for it stands still."""
+def work(build: Callable[[], Network], place: Place, pipe: Connection) -> None:
+    """Run all of a network; after the records that it is asked for it stands still."""
     worker = Worker(build(), place)
-    for name in (*(ingest_scope(source) for source in worker.plan.topology.sources), scope):
+    topology = worker.plan.topology
+    for name in topology.process_scopes:
         worker.add_scope(name, sweep_beside=True)
     tune_garbage_collector()
     view = worker.shared.view
-    tasks = view.tasks(scope)
     wanted, began_s, began_cpu_s = pipe.recv(), time.monotonic(), time.process_time()
 
+    def has_taken() -> bool:
+        sources = map(ingest_scope, topology.sources)
+        reports = [view.of(task) for source in sources for task in view.tasks(source)]
+        if sum(report.counts.get("read", 0) for report in reports) < wanted:
+            return False
+        last = max(report.done for report in reports)
+        tasks = (task for scope in topology.scopes for task in view.tasks(scope))
+        return min(map(view.frontier, tasks)) >= last
+
     def stands_still() -> bool:
-        """Wait for the next epoch once all tasks have processed this one; whether there is none."""
+        """Wait to be asked for more once all is taken; return whether there is no more."""
         nonlocal wanted, began_s, began_cpu_s
-        if min(view.of(task).done for task in tasks) < wanted:
+        if not has_taken():
             return False
         resident = memory(multiprocessing.current_process().pid or 0)["VmRSS"]
         pipe.send(Spent(time.monotonic() - began_s, time.process_time() - began_cpu_s, resident))
@@ -74,20 +83,17 @@ def work(build: Callable[[], Network], place: Place, scope: str, pipe: Connectio
 
 
 @contextmanager
-def paused(
-    build: Callable[[], Network], kafka: Settings, state: Path, scope: str
-) -> Iterator[Paused]:
-    """Run a scope of a network, and its sources, in a process that stands still at first.
+def paused(build: Callable[[], Network], kafka: Settings, state: Path) -> Iterator[Paused]:
+    """Run a network in a process that stands still at first.
 
     Args:
         build: Returns the network; a function of a module, since it goes to the process.
         kafka: Settings of the cluster.
         state: The folder of the process.
-        scope: The scope.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    child = context.Process(target=work, args=(build, Place(kafka, state), scope, theirs))
+    child = context.Process(target=work, args=(build, Place(kafka, state), theirs))
     child.start()
     theirs.close()
     try:

@@ -36,7 +36,6 @@ from bench.variants import NOTIONAL
 from errata import Network, tumbling
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.declare.network import Stream
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.progress_view import View
@@ -59,15 +58,18 @@ INGEST = ingest_scope(TRADES)
 LIMIT_S = 900
 
 
-def network(size: str = "1h", *, lag: bool = False, source: bool = False) -> Network:
+def network(
+    size: str = "1h", *, lag: bool = False, source: bool = False, place: str | None = "spark"
+) -> Network:
     """Return the network that is measured.
 
     Args:
         size: Of the windows.
         lag: Whether there is a lag in place of the aggregate.
         source: Whether there is nothing but the source, which is on Spark.
+        place: Where the aggregate is; None: in processes.
     """
-    net = Network("bench")
+    net = Network("bench" if place else "processes")
     trades = net.source(
         TRADES,
         place="spark" if source else None,
@@ -87,12 +89,7 @@ def network(size: str = "1h", *, lag: bool = False, source: bool = False) -> Net
         before = {"before": NOTIONAL}
         trades.lag(ARC, by=["product"], place="spark", scope=ARC, keep="10y", fields=before)
         return net
-    totals(trades, size, place="spark", horizon="10y")  # no sweeper runs here
-    return net
-
-
-def totals(trades: Stream, size: str, **options: Any) -> None:
-    """Add the aggregate that is measured, with windows of this size."""
+    on_spark = {} if place is None else {"place": place, "horizon": "10y"}  # no sweeper runs here
     trades.aggregate(
         ARC,
         by=["product"],
@@ -102,8 +99,9 @@ def totals(trades: Stream, size: str, **options: Any) -> None:
         traded=f"sum({NOTIONAL})",
         trades="count(*)",
         largest=f"max({NOTIONAL})",
-        **options,
+        **on_spark,
     )
+    return net
 
 
 class Portions:

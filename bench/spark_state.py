@@ -7,9 +7,10 @@ batches touch a share of the groups, drawn at random, with a trade more each. Fo
 prints the bytes that Spark's state store has written and read, the seconds, the processor time, and
 the memory of the largest Python worker.
 
-``--beside`` does the same work in plain Structured Streaming, which takes inserts only and has a
-watermark, and in a process of Errata that has its states in memory; it prints the medians of the
-batches as a table. With several numbers of groups and shares, it measures all of them.
+``--beside plain process`` does the same work in plain Structured Streaming, which takes inserts
+only and has a watermark, and in a process of Errata, which ingests the trades, too. A table has the
+medians of the batches. With several numbers of groups and shares, it measures all of them. With
+``--skew`` every second trade is of one group.
 """
 
 from __future__ import annotations
@@ -36,15 +37,12 @@ from bench.connectors import CONNECTORS
 from bench.paused import Paused, paused
 from bench.processes import command_of, memory, processor_s
 from bench.spark import (
-    ARC,
-    TRADES,
     Portions,
     batch_s,
     differences,
     network,
     ours,
     plain,
-    totals,
 )
 from errata import Network
 from errata.deploy.deployment import prepare
@@ -59,11 +57,22 @@ MEGABYTE = 1 << 20
 SAMPLE_S = 0.2
 
 
-def trades(groups: int, touched: Sequence[int], *, seed: int = 7) -> pl.DataFrame:
-    """Return one trade of each group, then one more of so many groups for each batch."""
+def trades(
+    groups: int, touched: Sequence[int], *, skew: bool = False, seed: int = 7
+) -> pl.DataFrame:
+    """Return one trade of each group, then one more of so many groups for each batch.
+
+    Args:
+        groups: How many there are.
+        touched: How many of them each batch touches.
+        skew: Whether every second trade is of the first group instead.
+        seed: Seed of which groups, and of the amounts.
+    """
     rng = np.random.default_rng(seed)
     drawn = [np.arange(groups), *(rng.choice(groups, count, False) for count in touched)]
     group = np.concatenate(drawn)
+    if skew:
+        group[::2] = 0
     after = pl.DataFrame(
         {
             "key": pl.Series(np.arange(len(group))).cast(pl.String).str.zfill(9),
@@ -159,7 +168,7 @@ class Batch:
 
 
 COLUMNS = ("records/s", "seconds", "CPU s", "written MiB", "read MiB", "process MiB")
-OURS, PLAIN, PROCESS = "Errata on Spark", "plain Spark", "Errata, a process"
+OURS, PLAIN, PROCESS = "Errata on Spark", "plain Spark", "Errata, a process, with ingest"
 
 
 def median(batches: Sequence[Batch]) -> Batch:
@@ -173,12 +182,9 @@ def store(told: list[dict[str, Any]], name: str) -> float:
     return float(sum(each.get(name, 0) for each in metrics))
 
 
-def bound() -> Network:
-    """Return a network of processes: the same aggregate over the arc of the job's network."""
-    net = Network("beside")
-    trades = net.source(TRADES, topic=f"bench.{TRADES}", envelope="arc", keep="10y")
-    totals(trades, "1d")
-    return net
+def by_processes() -> Network:
+    """Return the same network without Spark."""
+    return network("1d", place=None)
 
 
 class Engines:
@@ -188,23 +194,31 @@ class Engines:
         portions: Sends the batches.
         session: The session of Spark.
         folder: For the checkpoints.
-        process: The process, if the other engines run, too.
+        process: The process, if there is one.
+        with_plain: Whether plain Spark takes the batches, too.
     """
 
     def __init__(
-        self, portions: Portions, session: Any, folder: Path, process: Paused | None
+        self,
+        portions: Portions,
+        session: Any,
+        folder: Path,
+        process: Paused | None,
+        *,
+        with_plain: bool,
     ) -> None:
         self.portions, self.session, self.folder = portions, session, folder
-        self.process, self.watched = process, Processes()
+        self.process, self.with_plain, self.watched = process, with_plain, Processes()
 
     def take(self, records: int) -> Iterator[tuple[str, Batch]]:
         """Send a batch; yield what each engine has spent on it."""
         self.portions.take(records)
         yield OURS, self._on_spark(ours, "errata", records)
-        if self.process is not None:
+        if self.with_plain:
             plainly = partial(plain, size="1 day")
             yield PLAIN, replace(self._on_spark(plainly, "plain", records), resident_bytes=None)
-            spent = self.process.take(self.portions.last)
+        if self.process is not None:
+            spent = self.process.take(self.portions.sent)
             yield PROCESS, Batch(records, *spent, written=None, read=None)
 
     def _on_spark(
@@ -230,7 +244,7 @@ def measure(given: argparse.Namespace, groups: int) -> tuple[dict[tuple[str, str
     """
     shares = [max(1, int(groups * share)) for share in given.touched]
     sizes = [share for share in shares for _ in range(given.batches)]
-    revisions = trades(groups, sizes)
+    revisions = trades(groups, sizes, skew=given.skew)
     found: dict[tuple[str, str], list[Batch]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="errata-bench-") as name,
@@ -249,9 +263,9 @@ def measure(given: argparse.Namespace, groups: int) -> tuple[dict[tuple[str, str
         net = network("1d", lag=given.lag, source=given.source)
         portions = Portions(kafka, cluster, revisions, folder / "state", net)
         process = None
-        if given.beside:
-            process = opened.enter_context(paused(bound, kafka, folder / "process", ARC))
-        engines = Engines(portions, session, folder, process)
+        if "process" in given.beside:
+            process = opened.enter_context(paused(by_processes, kafka, folder / "process"))
+        engines = Engines(portions, session, folder, process, with_plain="plain" in given.beside)
         print(f"{groups:,} groups, {given.writers} tasks a batch", flush=True)
         for number, records in enumerate([groups, *sizes]):
             what = f"{records:,} of {groups:,} groups" if number else f"the first {groups:,}"
@@ -262,7 +276,7 @@ def measure(given: argparse.Namespace, groups: int) -> tuple[dict[tuple[str, str
         engines.close()
         wrong = differences(cluster, portions.plan, revisions)
         if process is not None:
-            plan = prepare(bound(), Place(kafka, folder / "look"), cluster)
+            plan = prepare(by_processes(), Place(kafka, folder / "look"), cluster)
             wrong += differences(cluster, plan, revisions)
         session.stop()
         cluster.close()
@@ -277,10 +291,13 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=6, help="of each share")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--writers", type=int, default=4, help="shuffle partitions")
+    parser.add_argument("--skew", action="store_true", help="half of all trades are of one group")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--lag", action="store_true", help="a lag in place of the aggregate")
     kinds.add_argument("--source", action="store_true", help="a source, and no box")
-    kinds.add_argument("--beside", action="store_true", help="plain Spark and a process, too")
+    kinds.add_argument(
+        "--beside", nargs="*", default=(), choices=["plain", "process"], help="other engines"
+    )
     given = parser.parse_args()
     table = Table("batch", "engine", *COLUMNS, box=MARKDOWN)
     wrong = 0
