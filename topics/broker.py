@@ -170,6 +170,19 @@ class EmbeddedBroker:
             )
         self._await_answer()
 
+    def check(self) -> None:
+        """Check that the broker still runs.
+
+        Raises:
+            BrokerError: If it has ended by itself; with the last lines of its log.
+        """
+        status = None if self._shim is None else self._shim.poll()
+        if status is not None:
+            raise BrokerError(
+                f"the embedded broker has ended with status {status}; "
+                f"the end of {self.log}:\n{self._last_lines()}"
+            )
+
     def stop(self) -> None:
         """Stop the broker cleanly, or by force after 20 s; its data is kept."""
         self._end("TERM", limit_s=20.0)

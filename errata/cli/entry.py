@@ -20,6 +20,7 @@ from errata.version import VERSION
 
 _COMMANDS = (
     "start",
+    "broker",
     "local",
     "study",
     "advise",

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.boxes.base import among
+from errata.processors.boxes.matching import among
 from errata.processors.envelopes.batch import ROW
 from errata.processors.ingest.intake import Intake
 from errata.processors.plan.topology import Source, ingest_scope

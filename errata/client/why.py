@@ -16,8 +16,8 @@ from typing import cast
 import polars as pl
 
 from errata.client.in_memory import Consequences, InMemory, Watermark
-from errata.processors.boxes.base import among
 from errata.processors.boxes.lineage import traced
+from errata.processors.boxes.matching import among
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.report import NEVER
 from errata.schemas import by_column

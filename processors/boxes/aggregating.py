@@ -19,11 +19,11 @@ from errata.processors.boxes.base import (
     Failures,
     Filter,
     Refused,
-    among,
     dead_letters_for,
     without_failures,
 )
 from errata.processors.boxes.bounds import Bounds
+from errata.processors.boxes.matching import among
 from errata.processors.boxes.modes import RESIDENT
 from errata.processors.boxes.states import END, ROWS, START, Result, State, number_rows
 from errata.processors.boxes.timeline import Timeline, unions

@@ -13,7 +13,7 @@ revisions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ import polars as pl
 
 from errata.processors.boxes.bounds import EXACT, Bounds
 from errata.processors.boxes.costs import UNKNOWN, Cost, Sizes
+from errata.processors.boxes.matching import of_identities
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
@@ -532,30 +533,6 @@ class Stateless(Box):
 def without_fields(pushed: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the pushed-down fields without some names."""
     return {name: needed for name, needed in pushed.items() if name not in names}
-
-
-def among(tuples: pl.DataFrame, keys: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
-    """Return the tuples whose fields are equal to those of some keys; null equals null.
-
-    Args:
-        tuples: The tuples.
-        keys: The keys.
-        names: The fields of the tuples, by field of the keys; all tuples if there are none.
-    """
-    if not names:
-        return tuples if keys.height else tuples.clear()
-    return tuples.join(
-        keys, left_on=list(names.values()), right_on=list(names), how="semi", nulls_equal=True,
-        maintain_order="left",
-    )  # fmt: skip
-
-
-def of_identities(
-    arc: Arc, results: pl.DataFrame, inputs: Iterable[pl.DataFrame]
-) -> list[pl.DataFrame]:
-    """Return the tuples of inputs that have the identities of some results of an arc."""
-    names = {name: name for name in arc.identity}
-    return [among(tuples, results, names) for tuples in inputs]
 
 
 def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.base import WHY, Failures, Filter, among, without_failures
+from errata.processors.boxes.base import WHY, Failures, Filter, without_failures
+from errata.processors.boxes.matching import among
 from errata.processors.boxes.modes import ADAPTIVE, RESIDENT, Choice, ModeRequest
 from errata.processors.boxes.ordered import (
     NEVER_LEGAL,

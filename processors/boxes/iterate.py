@@ -37,11 +37,11 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
-    among,
     difference,
     undo_revisions,
 )
 from errata.processors.boxes.lineage import traced
+from errata.processors.boxes.matching import among
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import by_column
 from errata.schemas import revisions as frames

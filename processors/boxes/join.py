@@ -27,11 +27,11 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
-    among,
     difference,
     undo_revisions,
 )
 from errata.processors.boxes.bounds import Bound, Bounds
+from errata.processors.boxes.matching import among
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import by_column

@@ -32,11 +32,11 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
-    among,
     dead_letters_for,
     difference,
     without_failures,
 )
+from errata.processors.boxes.matching import among
 from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM, Choice, ModeRequest
 from errata.processors.boxes.states import number_rows
 from errata.processors.declare.faults import Fault

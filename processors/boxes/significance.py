@@ -27,10 +27,10 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
-    of_identities,
 )
 from errata.processors.boxes.bounds import EXACT as ALL_EXACT
 from errata.processors.boxes.bounds import Bound, Bounds
+from errata.processors.boxes.matching import of_identities
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import by_column

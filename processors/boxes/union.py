@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from errata.processors.boxes.base import Live, Outcome, Refused, Stateless, among
+from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
 from errata.processors.boxes.bounds import Bounds, either
+from errata.processors.boxes.matching import among
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
