@@ -75,12 +75,14 @@ def why(
 
     All of it is recomputed from what the arcs of the sources hold. Superseded revisions are there
     for as long as compaction leaves them; where they are gone, no causes are printed, and it says
-    so. A first value that waited for the watermark has all its tuples as causes.
+    so. Where a source is an arc of another network, it has to be asked there.
 
     Prints a JSON object for each revision, or on a terminal some lines.
     """
     with deployed(net) as deployment:
         kind = deployment.plan.topology.arcs[deployment.require_topic(arc)]
+        for source in deployment.plan.topology.sources_of[arc]:
+            deployment.require_own_source(source)
         progress = current(deployment.cluster, deployment.plan)
         wanted, history = _wanted(kind, key or []), _Reader(deployment, progress)
         asked = Why(deployment.plan, arc, wanted, history, watermark=progress.watermark_now)

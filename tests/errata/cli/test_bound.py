@@ -78,6 +78,9 @@ def test_a_network_reads_the_arc_of_another_where_it_is(running: Running):
         refused = running.errata(command, "moved.py", "prices", *RESTORE[command])
         assert refused.returncode == 1, refused.stdout
         assert f"is arc 'kept' of network '{running.name}_upper': do that there" in refused.stderr
+    asked = running.errata("why", "moved.py", "up", "symbol=IBM")
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert f"is arc 'kept' of network '{running.name}_upper': do that there" in asked.stderr
     assert running.errata("end", "upper.py", "prices").returncode == 0
     running.wait_for(both.is_right, "right at the end")
     for process in started:

@@ -90,7 +90,7 @@ def test_offset_and_limit_choose_records(fed: Driver, errata: Errata) -> None:
 
 def test_people_read_a_line_a_record(fed: Driver, errata: Errata, people: None) -> None:
     first = errata("print", "tape.py", "prices", "--limit", "1").out
-    assert "0:0 1970-01-01 00:00:00.001 committed {" in first
+    assert "0:0 1970-01-01 00:00:00.050 committed {" in first
     assert first.count("\n") == 1
 
 
