@@ -24,6 +24,7 @@ from errata.client.reading import Content, content_of
 from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import Progress, current
+from errata.processors.boxes.matching import with_identities
 from errata.processors.ingest.intake import Intake
 from errata.processors.plan.topology import Source
 from errata.processors.wire.task_id import ScopeId, TaskId
@@ -248,8 +249,7 @@ def _revision(
     """Return the revision, and the last revision of its identity in the arc, if any."""
     arc = intake.source.arc
     identity = list(arc.identity)
-    named = frames.identities(content.last, identity).with_row_index("@row")
-    last = content.last[named.join(wanted, on=identity, how="semi")["@row"]]
+    last = with_identities(arc, content.last, wanted)
     held = frames.entering(last, list(arc.fields))
     identity_text = ", ".join(f"{name}={fields[name]}" for name in identity)
     if op == "insert":

@@ -25,10 +25,11 @@ from errata.client import rows
 from errata.client.in_memory import ways_text
 from errata.client.origin import Origin, Origins
 from errata.client.reading import Tail
-from errata.client.why import Explanation, Why, with_identities
+from errata.client.why import Explanation, Why
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.diagnosis import moment
 from errata.observe.network_progress import Progress, current
+from errata.processors.boxes.matching import with_identities
 from errata.processors.boxes.states import START
 from errata.processors.envelopes.texts import parse
 from errata.processors.wire.report import INTERVAL_MS

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.boxes.matching import among
+from errata.processors.boxes.matching import among, with_identities
 from errata.processors.envelopes.batch import ROW
 from errata.processors.ingest.intake import Intake
 from errata.processors.plan.topology import Source, ingest_scope
@@ -96,8 +96,7 @@ class Origins:
     def _decoded(self, records: Records, wanted: pl.DataFrame) -> pl.DataFrame:
         """Return the records that concern some identities."""
         decoded = self._intake.decode(records.values, records.keys).frame
-        numbered = frames.identities(decoded, self._identity).with_row_index("@at")
-        decoded = decoded[among(numbered, wanted, {n: n for n in self._identity})["@at"]]
+        decoded = with_identities(self.source.arc, decoded, wanted)
         rows = decoded[ROW].to_list()
         places = {
             "partition": [records.source.partition] * len(rows),

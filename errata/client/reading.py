@@ -20,6 +20,7 @@ from errata.deploy.deployment import DeployedNetwork, as_it_runs, open_network
 from errata.observe.diagnosis import holder
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
+from errata.processors.boxes.matching import with_identities
 from errata.processors.declare.network import Stream
 from errata.processors.reports.progress_view import settled
 from errata.processors.wire.report import FOREVER, NEVER
@@ -275,9 +276,7 @@ def content_of(
         for revisions in reading.upto_now():
             read += revisions.height
             if identities is not None:
-                named = frames.identities(revisions, identity).with_row_index("@row")
-                wanted = named.join(identities, on=identity, how="semi", nulls_equal=True)
-                revisions = revisions[wanted["@row"]]
+                revisions = with_identities(codec.arc, revisions, identities)
             last = frames.last(pl.concat([last, revisions.select(last.columns)]), identity)
     finally:
         reading.close()

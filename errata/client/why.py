@@ -17,7 +17,7 @@ import polars as pl
 
 from errata.client.in_memory import Consequences, InMemory, Watermark
 from errata.processors.boxes.lineage import traced
-from errata.processors.boxes.matching import among
+from errata.processors.boxes.matching import among, with_identities
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.report import NEVER
 from errata.schemas import by_column
@@ -111,7 +111,7 @@ class Why:
         *,
         watermark: Watermark,
     ) -> None:
-        self.plan, self.arc, self._history = plan.alone(), plan.topology.arcs[arc], history
+        self.plan, self.arc, self._history = plan, plan.topology.arcs[arc], history
         self._watermark_now = watermark
         self._wanted, self._read = wanted, dict[str, pl.DataFrame]()
         above = self.plan.topology.boxes_above(arc)
@@ -391,12 +391,6 @@ def _net(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
         told, on=identity, how="left", nulls_equal=True, maintain_order="left"
     )
     return by_column.beside(net, found["task"], found["epoch"])
-
-
-def with_identities(arc: Arc, revisions: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
-    """Return the revisions of tuples that are equal to some in fields of the identity."""
-    numbered = frames.identities(revisions, arc.identity).with_row_index("@row")
-    return revisions[among(numbered, wanted, _same(wanted.columns))["@row"]]
 
 
 def _touched(arc: Arc, revisions: pl.DataFrame, tuples: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
+from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
 
@@ -31,3 +32,15 @@ def of_identities(
     """Return the tuples of inputs that have the identities of some results of an arc."""
     names = {name: name for name in arc.identity}
     return [among(tuples, results, names) for tuples in inputs]
+
+
+def with_identities(arc: Arc, revisions: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    """Return the revisions of tuples that are equal to some in fields of the identity.
+
+    Args:
+        arc: The arc of the revisions.
+        revisions: A frame of revisions; all its columns stay.
+        wanted: Values of fields of the identity.
+    """
+    numbered = frames.identities(revisions, arc.identity).with_row_index("@row")
+    return revisions[among(numbered, wanted, {name: name for name in wanted.columns})["@row"]]

@@ -12,10 +12,11 @@ import pytest
 
 from errata.client import why as module
 from errata.client.reading import Tail
-from errata.client.why import Explanation, Why, with_identities
+from errata.client.why import Explanation, Why
 from errata.observe.network_progress import current
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.counting import Counting
+from errata.processors.boxes.matching import with_identities
 from errata.processors.envelopes.texts import parse
 from errata.processors.windows.row_windows import HoppingRows
 from errata.schemas import revisions as frames

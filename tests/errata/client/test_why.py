@@ -7,7 +7,8 @@ import pytest
 
 from errata import Network, tumbling
 from errata.client.origin import MARGIN_MS, Origins
-from errata.client.why import Explanation, Why, with_identities
+from errata.client.why import Explanation, Why
+from errata.processors.boxes.matching import with_identities
 from errata.schemas import revisions as frames
 from errata.testing import Driver
 from examples.renames import net as renames
