@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed
-from errata.cli.output import as_duration, for_people, print_lines, print_table
+from errata.cli.output import for_people, print_lines, print_table
+from errata.client.texts import as_duration
 from errata.deploy.deployment import DeployedNetwork
 from errata.deploy.source_fields import resolve_deployed
 from errata.observe.advice import Advice, advise

@@ -9,7 +9,8 @@ import typer
 
 from errata.cli.advise import running_load
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed
-from errata.cli.output import as_duration, print_lines, print_table
+from errata.cli.output import print_lines, print_table
+from errata.client.texts import as_duration
 from errata.observe.advice import bytes_read
 from errata.observe.costs import Load, reached
 from errata.processors.boxes.bounds import Bound

@@ -17,8 +17,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from errata.cli.app import JsonOption, NetworkArgument, command, moment_ms
 from errata.cli.input_file import open_input, read_input
-from errata.cli.output import display_values, for_people, print_lines, print_table
+from errata.cli.output import for_people, print_lines, print_table
 from errata.client.recorded import Recorded, recorded
+from errata.client.texts import display_values
 from errata.observe.diagnosis import silent_filters
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source

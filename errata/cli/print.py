@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
-from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.cli.output import cell, for_people, print_lines
 from errata.client import rows
 from errata.client.rows import PlainDecoder
+from errata.client.texts import as_time
 from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import Progress
 from errata.topics import names

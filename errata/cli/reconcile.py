@@ -12,9 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
-from errata.cli.output import cell, display_values, for_people, print_lines, print_table
+from errata.cli.output import cell, for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, spark_settings
 from errata.client import rows
+from errata.client.texts import display_values
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed
-from errata.cli.output import as_time, cell, for_people, print_lines, table
+from errata.cli.output import cell, for_people, print_lines, table
+from errata.client.texts import as_time
 from errata.observe.diagnosis import STALE_MS, Hold
 from errata.observe.network_progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
 from errata.processors.wire.task_id import TaskId

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
-from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.cli.output import cell, for_people, print_lines
 from errata.client import rows
 from errata.client.reading import Tail
+from errata.client.texts import as_time
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import current
 from errata.processors.wire.report import INTERVAL_MS

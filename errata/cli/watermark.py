@@ -20,8 +20,9 @@ from errata.cli.app import (
     moment_ms,
     source_names,
 )
-from errata.cli.dead_letters import dead_letters_from
-from errata.cli.output import as_time, for_people, print_lines, print_table
+from errata.cli.output import for_people, print_lines, print_table
+from errata.client.dead_letters import committed_from
+from errata.client.texts import as_time
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.diagnosis import last_pair, moment
 from errata.observe.network_progress import current
@@ -268,7 +269,7 @@ def send_again(deployment: DeployedNetwork, view: View, source: Source) -> int:
     own = {ingest_scope(name), owning_scope(name)}
     refused = (
         (offset, letter)
-        for offset, letter in dead_letters_from(cluster, plan, record.resent)
+        for offset, letter in committed_from(cluster, plan, record.resent)
         if str(TaskId.parse(letter.task).scope) in own
     )
     oldest_ms = {

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Position
 
 import errata
 from errata import Network, Stream
-from errata.cli.dead_letters import committed_dead_letters
+from errata.client.dead_letters import committed
 from errata.processors.arcs.arc_topic import ArcCodec, history, read_to_end
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
@@ -221,8 +221,7 @@ def dead_letters(
 ) -> list[Difference]:
     """Check that each bad record is one dead letter, and nothing else is."""
     found = Counter(
-        (letter.topic, letter.partition, letter.offset)
-        for letter in committed_dead_letters(cluster, plan)
+        (letter.topic, letter.partition, letter.offset) for letter in committed(cluster, plan)
     )
     return [
         Difference("dead letters", place, found[place], int(place in bad))

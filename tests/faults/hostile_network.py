@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from errata import Network, hopping
-from errata.cli import dead_letters as command
+from errata.client import dead_letters
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import (
@@ -262,8 +262,8 @@ def run(
 
 def _tools(world: AtWork) -> None:
     """Read the topics as the commands do."""
-    for letter in command.committed_dead_letters(world.cluster, world.plan):
-        command._line(letter)
+    for letter in dead_letters.committed(world.cluster, world.plan):
+        dead_letters.as_plain(letter)
     read_plan(world.cluster, world.plan.network)
     restore_records(world.cluster, world.plan.network)
     registry = SchemaRegistry(world.cluster)

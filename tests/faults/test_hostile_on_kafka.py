@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from errata import Network, tumbling
-from errata.cli.dead_letters import committed_dead_letters
+from errata.client.dead_letters import committed
 from errata.processors.reports.progress_view import View
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
@@ -144,7 +144,7 @@ def test_hostile_records_in_every_topic_end_no_process_and_spoil_nothing(broker,
             for topic, partitions in internal.items():
                 beset.beset(topic, partitions)
             beset.processed(plan, plan.topology.scopes)
-        letters = Counter((x.key, x.value) for x in committed_dead_letters(cluster, plan))
+        letters = Counter((x.key, x.value) for x in committed(cluster, plan))
         assert letters == beset.bad
         content = {}
         for part in beset.believed(plan, "trades"):

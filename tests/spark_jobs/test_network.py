@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from errata import Network, hopping, sliding
-from errata.cli.dead_letters import committed_dead_letters
+from errata.client.dead_letters import committed
 from errata.deploy.deployment import prepare
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import declare_end
@@ -221,7 +221,7 @@ def test_a_whole_network_on_spark_holds_what_a_recomputation_gives(
         found = contents[arc].select(plan.topology.arcs[arc].visible).to_dicts()
         identity = plan.topology.arcs[arc].identity[0]
         assert {row[identity]: row for row in found} == live
-    spoilt = [letter.value for letter in committed_dead_letters(cluster, plan)]
+    spoilt = [letter.value for letter in committed(cluster, plan)]
     assert sorted(spoilt) == sorted(feeds.spoilt)
     for scope in plan.topology.scopes.values():
         inputs = {arc: contents[arc] for arc in scope.inputs}

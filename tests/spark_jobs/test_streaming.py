@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from errata import Network, hopping, python, sliding
-from errata.cli.dead_letters import committed_dead_letters
+from errata.client.dead_letters import committed
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
@@ -168,10 +168,7 @@ class Seen:
 
     def refused(self):
         """Return by box how many tuples have dead letters, and how many its reports have."""
-        told = Counter(
-            letter.detail.split("'")[1]
-            for letter in committed_dead_letters(self.cluster, self.plan)
-        )
+        told = Counter(letter.detail.split("'")[1] for letter in committed(self.cluster, self.plan))
         counted = {
             f"real_{name}": sum(
                 self.view.of(f"{name}.{p}").counts.get(f"real_{name}.refused", 0) for p in range(3)

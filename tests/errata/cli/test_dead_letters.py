@@ -65,7 +65,7 @@ def test_a_letter_that_no_report_covers_is_none(fed: Driver, errata: Errata) -> 
 
 
 def test_what_is_no_dead_letter_is_told_and_the_others_are_listed(
-    fed: Driver, errata: Errata
+    fed: Driver, errata: Errata, caplog: pytest.LogCaptureFixture
 ) -> None:
     known = errata("dead-letters", "tape.py").out
     place = TopicPartition("figure.dead-letters", 0)
@@ -73,8 +73,8 @@ def test_what_is_no_dead_letter_is_told_and_the_others_are_listed(
     offset = fed.cluster.end(place) - 1
     done = errata("dead-letters", "tape.py")
     assert (done.status, done.out) == (0, known)
-    assert "1 records of topic 'figure.dead-letters' are no dead letters" in done.err
-    assert f"at offset {offset}" in done.err
+    assert "1 records of topic 'figure.dead-letters' are no dead letters" in caplog.text
+    assert f"at offset {offset}" in caplog.text
 
 
 def test_options_may_come_first_when_no_command_is_named(fed: Driver, errata: Errata) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from errata import Network
 from errata.cli.input_file import CsvLines
-from errata.cli.output import display_values
 from errata.client import rows
+from errata.client.texts import display_values
 from errata.testing import Driver
 
 FIELDS = {
