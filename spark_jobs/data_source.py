@@ -28,6 +28,7 @@ from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.deployed import NewVersionError, require_plan
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import settled
+from errata.schemas.arrow import tuple_batch
 from errata.spark_jobs.executor import Registered
 from errata.spark_jobs.limits import Backlog
 from errata.spark_jobs.place import Place
@@ -46,7 +47,6 @@ from errata.spark_jobs.rows import (
     change_type,
     revision_batch,
     revision_type,
-    tuple_batch,
     tuple_type,
 )
 from errata.topics.kafka import KafkaCluster

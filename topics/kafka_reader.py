@@ -108,6 +108,7 @@ class KafkaReader:
         self._codes: dict[tuple[str, int], int] = {}
         self._sources: list[TopicPartition] = []
         self._next: list[Message] = []
+        self._unreturned: list[Records] = []
         self._is_told = False
         self._consumer: Any = connection.client(Consumer, _DEFAULTS, _LAWS)
         for source, offset in positions.items():
@@ -125,6 +126,7 @@ class KafkaReader:
         """Stop reading a partition; what has arrived and was not returned is dropped."""
         self._consumer.incremental_unassign([Position(*source)])
         self._next = [m for m in self._next if (m.topic(), m.partition()) != source]
+        self._unreturned = [records for records in self._unreturned if records.source != source]
         self._is_told = bool(self._next) and self._is_told
 
     def position(self, source: TopicPartition) -> int:
@@ -159,9 +161,13 @@ class KafkaReader:
         self._connection.check()
         for code, columns in arrived.items():
             self._positions[self._sources[code]] = columns.offsets[-1] + 1
-        for event in events:
+        self._unreturned += [
+            columns.records(self._sources[code]) for code, columns in sorted(arrived.items())
+        ]
+        for event in events:  # if one raises, the next call returns what has arrived
             self._handle(event)
-        return [columns.records(self._sources[code]) for code, columns in sorted(arrived.items())]
+        found, self._unreturned = self._unreturned, []
+        return found
 
     def has_more(self) -> bool:
         """Return whether something has arrived that neither `poll` nor this has returned yet.

@@ -209,6 +209,8 @@ class MemoryReader:
         self._cluster = cluster
         self._positions: dict[TopicPartition, int] = {}
         self._noticed: dict[TopicPartition, int] = {}
+        self._unreturned: list[Records] = []
+        """What was read before another partition had lost its offset."""
         for source, offset in positions.items():
             self.add(source, offset)
 
@@ -220,7 +222,6 @@ class MemoryReader:
                 or starts behind it and it is not 0.
         """
         self._cluster.step("poll")
-        batches = []
         for source, position in list(self._positions.items()):
             if limit <= 0:
                 break
@@ -234,9 +235,10 @@ class MemoryReader:
             del self._positions[source]
             self._positions[source] = after
             if records:
-                batches.append(records)
+                self._unreturned.append(records)
                 limit -= len(records)
-        return batches
+        found, self._unreturned = self._unreturned, []
+        return found
 
     def position(self, source: TopicPartition) -> int:
         """The offset up to which this reader has read, including control and aborted records."""
@@ -250,6 +252,7 @@ class MemoryReader:
     def remove(self, source: TopicPartition) -> None:
         """Stop reading a partition."""
         self._positions.pop(source, None)
+        self._unreturned = [records for records in self._unreturned if records.source != source]
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

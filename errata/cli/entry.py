@@ -34,6 +34,7 @@ _COMMANDS = (
     "run",
     "spark",
     "status",
+    "dashboard",
     "tail",
     "print",
     "revise",

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from errata.client import rows
+from errata.client.texts import escaped
 
 
 def for_people() -> bool:
@@ -48,5 +49,4 @@ def table(
 
 def cell(value: object) -> Text:
     """Return a value as text with terminal control characters escaped; None is empty."""
-    text = "" if value is None else str(value)
-    return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))
+    return Text("" if value is None else escaped(str(value)))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group
@@ -14,10 +13,10 @@ from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import cell, for_people, print_lines, table
+from errata.client.status_text import as_data, why_held, why_watermark
 from errata.client.texts import as_time
-from errata.observe.diagnosis import STALE_MS, Hold
+from errata.observe.diagnosis import STALE_MS
 from errata.observe.network_progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
-from errata.processors.wire.task_id import TaskId
 from errata.run.stopping import Stop
 from errata.topics.registry import Registry, SchemaRegistry
 
@@ -89,14 +88,6 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def as_data(network: NetworkStatus) -> dict[str, Any]:
-    """Return a status as plain data, with the reason why each frontier is held back."""
-    plain = asdict(network)
-    plain["tasks"] = [asdict(task) | {"held": why_held(task) or None} for task in network.tasks]
-    plain["holds"] = [asdict(hold) | {"told": why_watermark(hold)} for hold in network.holds]
-    return plain
-
-
 def status_tables(network: NetworkStatus, *, now_ms: int) -> Group:
     """Return tables of a status, and a line for each task that holds the network back."""
     newest = (
@@ -160,32 +151,3 @@ def _ago(time_ms: int | None, now_ms: int) -> str:
 
 def _seconds(ms: int) -> str:
     return f"{max(0, ms) / 1000:.2f} s"
-
-
-def why_held(task: TaskStatus) -> str:
-    """Return who holds a task's frontier back, since when, and what to do; "" if nobody does."""
-    if task.held_by is None:
-        return ""
-    since = "it has never reported"
-    if task.held_since_ms is not None:
-        since = f"its last report is of {as_time(task.held_since_ms)}"
-    if task.held_by != task.task:
-        return f"waits for {task.held_by}; {since}"
-    scope = TaskId.parse(task.task).scope
-    has = f"{task.waiting} records wait for it" if task.waiting else "its input has moved on"
-    return f"holds itself back: {has}, {since}; it is busy, or needs `errata run --scope {scope}`"
-
-
-def why_watermark(hold: Hold) -> str:
-    """Return which partition holds a watermark back, since when, and what to do."""
-    peers = "have ended" if hold.peers_ms is None else f"are at {as_time(hold.peers_ms)}"
-    has = "has never had a record"
-    if hold.since_ms is not None:
-        has = (
-            f"is at {as_time(hold.watermark_ms)} and has had no newer event since "
-            f"{as_time(hold.since_ms)}"
-        )
-    return (
-        f"{hold.task} {has}, while its peers {peers}: no window of {hold.source!r} closes beyond; "
-        f"set idle_after=, or run `errata end NET {hold.source}`"
-    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -82,7 +83,7 @@ def require_one(arc: Arc, revisions: pl.DataFrame) -> None:
     )
 
 
-def identity_texts(arc: Arc, values: dict[str, object]) -> list[str]:
+def identity_texts(arc: Arc, values: Mapping[str, Any]) -> list[str]:
     """Return the identity of a tuple as `wanted` takes it."""
     return [
         f"{name}={'null' if shown is None else shown}"

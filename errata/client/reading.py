@@ -10,51 +10,82 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from time import monotonic, sleep
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from errata.client import rows
 from errata.deploy.deployment import DeployedNetwork, as_it_runs, open_network
 from errata.observe.diagnosis import holder
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
-from errata.processors.boxes.matching import with_identities
+from errata.processors.boxes.matching import among, with_identities
 from errata.processors.declare.network import Stream
 from errata.processors.reports.progress_view import settled
-from errata.processors.wire.report import FOREVER, NEVER
+from errata.processors.wire.report import FOREVER, INTERVAL_MS, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
+from errata.schemas.arrow import tuple_batch
 from errata.schemas.fields import physical
 from errata.settings.place import overlaid, read_settings
 from errata.spark_jobs.as_of import Reports
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.reading import NOTHING, PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.topics.client import Settings
-from errata.topics.cluster import Cluster
+from errata.topics.cluster import Cluster, TopicPartition
 
 WAIT_S = 5.0
 """How long a reader waits for an epoch that is not complete yet."""
+CLOCKS_MS = 60_000
+"""How far the clocks of brokers and of ingest may differ; epochs are found by record times."""
 _PAUSE_S = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """The content of an arc after an epoch.
+    """The content of an arc after an epoch, without hidden fields, by identity.
 
     Args:
-        arc: The arc.
+        kind: The arc, with its fields.
         epoch: The epoch; -1 before the first.
         watermark_ms: Event time up to which the arc's sources had been seen by then; None if they
             had not been, have ended, or no report holds it.
-        tuples: The tuples by identity, as dicts of plain values, without hidden fields.
+        content: The tuples, with physical types.
     """
 
-    arc: str
+    kind: Arc
     epoch: int
     watermark_ms: int | None
-    tuples: list[dict[str, Any]]
+    content: pl.DataFrame
+
+    @property
+    def arc(self) -> str:
+        """Name of the arc."""
+        return self.kind.name
+
+    def __len__(self) -> int:
+        """Return the number of tuples."""
+        return self.content.height
+
+    @cached_property
+    def tuples(self) -> list[dict[str, Any]]:
+        """The tuples as dicts of plain values: times are ms (or us) since 1970."""
+        return rows.tuples(self.kind, self.content)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the tuples with logical types: decimals, times with their zone, dates."""
+        return pa.Table.from_batches([tuple_batch(self.kind, self.content)])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the tuples as a frame of Polars with logical types."""
+        return pl.from_arrow(self.to_arrow())  # type: ignore[return-value]
+
+    def to_pandas(self) -> Any:
+        """Return the tuples as a frame of pandas, which needs to be installed."""
+        return self.to_arrow().to_pandas()
 
 
 def read(
@@ -92,14 +123,36 @@ def read(
     """
     place = read_settings(overlaid(os.environ, settings or {}))
     with as_it_runs(open_network(arc.network, place)) as deployment:
-        reader = _reader(deployment, deployment.require_topic(arc.name))
-        view = Reports(deployment.cluster, plan=deployment.plan)
-        view.catch_up()
-        with closing(ArcProgress(reader, view)) as progress:
-            epoch, ends = _complete(progress, as_of, wait_s=wait_s)
-            tuples = _content(progress, epoch, ends)
-            known = rows.tuples(reader.arc, tuples.sort(reader.arc.identity, nulls_last=True))
-            return Table(arc.name, epoch, _watermark(view, arc.name, epoch), known)
+        return table_of(deployment, deployment.require_topic(arc.name), as_of=as_of, wait_s=wait_s)
+
+
+def table_of(
+    deployment: DeployedNetwork,
+    arc: str,
+    *,
+    as_of: int | None,
+    wait_s: float,
+    having: pl.DataFrame | None = None,
+) -> Table:
+    """Return the content of an arc that has a topic, over an existing connection: see `read`.
+
+    Args:
+        deployment: The network.
+        arc: Name of the arc.
+        as_of: The epoch; None for the last one that is known to be complete.
+        wait_s: How long to wait for it, in seconds.
+        having: Only tuples with these values of some fields of their identity.
+    """
+    reader = _reader(deployment, arc)
+    view = Reports(deployment.cluster, plan=deployment.plan)
+    view.catch_up()
+    with closing(ArcProgress(reader, view)) as progress:
+        epoch, ends = _complete(progress, as_of, wait_s=wait_s)
+        tuples = _content(progress, epoch, ends)
+        if having is not None:
+            tuples = among(tuples, having, {name: name for name in having.columns})
+        known = tuples.sort(reader.arc.identity, nulls_last=True)
+        return Table(reader.arc, epoch, _watermark(view, arc, epoch), known)
 
 
 @dataclass(frozen=True)
@@ -174,13 +227,26 @@ class Tail:
         progress: The reports of the tasks.
         codec: The codec of the arc.
         from_beginning: Whether to begin with the content of the topic instead of new epochs.
+        since_ms: Begin with the epochs after this time, in ms since 1970, instead.
     """
 
-    def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        codec: ArcCodec,
+        *,
+        from_beginning: bool = False,
+        since_ms: int | None = None,
+    ) -> None:
         self.progress = progress
-        arc = codec.arc.name
-        starts = [0] * progress.plan.placement.partitions[arc]
-        done, starts = (-1, starts) if from_beginning else settled(progress, arc)
+        arc, places = codec.arc.name, progress.plan.placement.partitions[codec.arc.name]
+        done, starts = -1, [0] * places
+        if since_ms is not None:
+            done, at = since_ms // INTERVAL_MS, since_ms - CLOCKS_MS
+            topics = [TopicPartition(codec.topic, partition) for partition in range(places)]
+            starts = [progress.cluster.offset_at(place, at) for place in topics]
+        elif not from_beginning:
+            done, starts = settled(progress, arc)
         self.inputs = [
             ArcInput(progress, codec, partition, done=done, resume=start)
             for partition, start in enumerate(starts)
@@ -193,6 +259,10 @@ class Tail:
         partitions is deleted before it is inserted, so that the revisions can be folded one by one.
         """
         self.progress.poll()
+        return self.advance()
+
+    def advance(self) -> pl.DataFrame | None:
+        """Do the same by the reports that were read before."""
         read = sum(source.poll() for source in self.inputs)
         before = self.done
         frontier = self.frontier()

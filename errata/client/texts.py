@@ -11,6 +11,8 @@ from errata.schemas.fields import Fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+LONGEST_TEXT = 200
+"""Characters of a value that is shown in a browser; the rest can be asked for."""
 
 
 def display_values(fields: Fields, row: Mapping[str, Any]) -> list[object]:
@@ -58,3 +60,34 @@ def as_duration(ms: int | None) -> str:
         return "forever"
     name, size = next((name, size) for name, size in _UNITS if ms % size == 0)
     return f"{ms // size}{name}"
+
+
+def shown_texts(fields: Fields, row: Mapping[str, Any], *, longest: int) -> dict[str, str | None]:
+    """Return a tuple's values as texts to be shown; null is None.
+
+    What has no shape of its own, or could change the order of other characters, is escaped.
+
+    Args:
+        fields: The fields.
+        row: The tuple, as plain values.
+        longest: Longer texts are cut, and end with the number of the characters that are left out.
+    """
+    shown: dict[str, str | None] = {}
+    for name, value in zip(row, display_values(fields, row), strict=True):
+        shown[name] = None if value is None else escaped(_cut(str(value), longest))
+    return shown
+
+
+def _cut(text: str, longest: int) -> str:
+    rest = len(text) - longest
+    return text if rest <= 0 else f"{text[:longest]}... ({rest} more characters)"
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with what is not printable as escapes: control and format characters.
+
+    Example:
+        >>> escaped("a\x1b[31m\u202eb"), escaped("a\nb")
+        ('a\\x1b[31m\\u202eb', 'a\nb')
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import typer
 
+from errata.client.texts import escaped
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.tasks.replay_client import ReplayRefusedError
 from errata.run.stopping import INTERRUPTED, WATCH_PARENT
@@ -75,8 +76,7 @@ def complain(text: str, error: BaseException | None = None) -> None:
         return
     if error is not None:
         sys.stderr.write(clean("".join(traceback.format_exception(error))))
-    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in clean(text))
-    sys.stderr.write(f"errata: {shown}\n")
+    sys.stderr.write(f"errata: {escaped(clean(text))}\n")
 
 
 def _without_number(error: OSError) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.status import as_data, status_tables, why_held, why_watermark
+from errata.cli.status import status_tables
+from errata.client.status_text import as_data, why_held, why_watermark
 from errata.observe.diagnosis import NAMED_MS
 from errata.observe.network_progress import NetworkStatus, Progress, status
 from errata.processors.compile.compiler import compile_network

@@ -1,0 +1,1 @@
+"""The page: a network in the browser, live, with what it was corrected in and why."""
