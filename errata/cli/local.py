@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from errata.cli.app import JsonOption, NetworkArgument, command, moment_ms
-from errata.cli.input_file import open_input, read_input
 from errata.cli.output import for_people, print_lines, print_table
+from errata.client.input_file import CsvColumns, open_input, read_input
 from errata.client.recorded import Recorded, recorded
 from errata.client.texts import display_values
 from errata.observe.diagnosis import silent_filters
@@ -34,6 +34,20 @@ from errata.topics.cluster import Cluster
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
 
+OpColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--op-column",
+        metavar="COLUMN",
+        help="The column of CSV with the op: insert, replace or delete, or as I, U, D.",
+    ),
+]
+EpochColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--epoch-column", metavar="COLUMN", help="An epoch ends where this column of CSV changes."
+    ),
+]
 RECORDS_AN_EPOCH = 10_000
 """Records of an epoch when a topic is replayed."""
 
@@ -54,9 +68,11 @@ def local(
             "--input",
             metavar="SOURCE=FILE",
             help="Revisions of a source: JSON lines or CSV, gzipped or not; - is standard input. "
-            "May be repeated.",
+            "May be repeated; of several for one source each begins a new epoch.",
         ),
     ] = None,
+    op_column: OpColumnOption = None,
+    epoch_column: EpochColumnOption = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -95,11 +111,12 @@ def local(
 
     JSON lines: {"op": "insert", "after": {...}}, {"op": "replace", "before": {...}, "after":
     {...}}, {"op": "delete", "before": {...}}, and {"epoch": true}, which closes an epoch. The n-th
-    epochs of several inputs are one epoch; a file without such lines is one. The end of the input
+    epochs of the sources are one epoch; a file without such lines is one. The end of the input
     closes every window.
 
     CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x;
-    or plain columns alone, which are inserts. An empty cell is null.
+    or plain columns alone, which are inserts. An empty cell is null. An epoch ends where
+    --epoch-column changes; without it, where an identity comes again, the first thousand times.
 
     With --from, --until or both, the input is what the topics of all sources recorded in that time,
     in their own envelopes and formats, on the cluster of the settings. Times are ISO-8601 (UTC if
@@ -128,7 +145,8 @@ def local(
             times = [None if t is None else moment_ms(t, hint=hint) for t in (since, until)]
             replay(driver, cluster, network, from_ms=times[0], until_ms=times[1])
         else:
-            play(driver, pieces_of(driver, inputs or (), stack, progress))
+            columns = CsvColumns(op_column, epoch_column)
+            play(driver, pieces_of(driver, inputs or (), stack, progress, columns))
         progress.stop()
         _print_refused(driver)
         for note in silent_filters(driver.plan, driver.counts().values()):
@@ -141,7 +159,11 @@ def local(
 
 
 def pieces_of(
-    driver: Driver, inputs: Iterable[str], stack: ExitStack, progress: Progress
+    driver: Driver,
+    inputs: Iterable[str],
+    stack: ExitStack,
+    progress: Progress,
+    columns: CsvColumns | None = None,
 ) -> list[tuple[str, Iterator[list[bytes] | None]]]:
     """Return what `play` sends a driver, from ``SOURCE=FILE`` each; reading shows its progress.
 
@@ -150,15 +172,24 @@ def pieces_of(
         inputs: Sources and files.
         stack: Closes the files.
         progress: Gets a bar for each file.
+        columns: Columns of CSV that are no fields.
+
+    Returns:
+        By source, the pieces of its files in turn; a file ends an epoch.
     """
-    pieces = []
+    pieces = dict[str, Iterator[list[bytes] | None]]()
     for text in inputs:
-        source, file = _source_and_file(text)
+        source, file = source_and_file(text)
         _check_known(driver, "source", source, driver.plan.topology.sources)
-        stream = stack.enter_context(open_input(file))
-        lines = read_input(stream, file=file, arc=driver.plan.topology.sources[source].arc)
-        pieces.append((source, _tracked(lines, stream, progress, file)))
-    return pieces
+        stream, arc = (
+            stack.enter_context(open_input(file)),
+            driver.plan.topology.sources[source].arc,
+        )
+        own = tracked(
+            read_input(stream, file=file, arc=arc, columns=columns), stream, progress, file
+        )
+        pieces[source] = chain(pieces[source], [None], own) if source in pieces else own
+    return list(pieces.items())
 
 
 def play(driver: Driver, inputs: Sequence[tuple[str, Iterator[list[bytes] | None]]]) -> None:
@@ -218,7 +249,8 @@ def _cut(piece: Recorded) -> Iterator[Recorded]:
         yield keys[part], values[part]
 
 
-def _source_and_file(text: str) -> tuple[str, str]:
+def source_and_file(text: str) -> tuple[str, str]:
+    """Return the source and the file of an option ``SOURCE=FILE``."""
     source, equals, file = text.partition("=")
     if not (source and equals and file):
         raise typer.BadParameter(f"{text!r} needs the form SOURCE=FILE", param_hint="--input")
@@ -262,7 +294,7 @@ def counted() -> Progress:
     )
 
 
-def _tracked(
+def tracked(
     pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Progress, name: str
 ) -> Iterator[list[bytes] | None]:
     """Yield the pieces of a file, and show the progress of reading."""

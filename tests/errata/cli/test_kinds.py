@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from errata import Network
-from errata.cli.input_file import CsvLines
 from errata.client import rows
+from errata.client.input_file import CsvLines
 from errata.client.texts import display_values
 from errata.testing import Driver
 

@@ -89,19 +89,79 @@ def test_the_final_table_does_not_depend_on_the_epochs(
     assert totals(lines(done.out)) == {80: 30, 100: 77, 120: 59, 380: 1, 400: 1}
 
 
-def test_the_nth_epochs_of_several_inputs_are_one_epoch(
+BOTH = """
+from errata import Network
+
+net = Network("both")
+options = dict(
+    identity=["key"], event_time="at", fields={"key": "string", "at": "timestamp-millis"},
+)
+first, second = net.source("first", **options), net.source("second", **options)
+net.union("all", first, second)
+"""
+
+
+def test_the_nth_epochs_of_several_sources_are_one_epoch(tmp_path: Path, errata: Errata) -> None:
+    (tmp_path / "both.py").write_text(BOTH)
+    rows = [{"op": "insert", "after": {"key": key, "at": 5}} for key in "abcd"]
+    one = write(tmp_path, "one.jsonl", rows[0], CLOSE, rows[2])
+    two = write(tmp_path, "two.jsonl", rows[1], CLOSE, CLOSE, rows[3])
+    asked = ["--input", f"first={one}", "--input", f"second={two}", "--revisions", "all"]
+    done = errata("local", "both.py", *asked)
+    assert (done.status, done.err) == (0, "")
+    told = [(x["after"]["key"], x["epoch"]) for x in lines(done.out)]
+    assert told == [("a", 1), ("b", 1), ("c", 2), ("d", 3)]
+
+
+def test_several_files_of_one_source_are_epochs_one_after_the_other(
     tmp_path: Path, tape: Path, errata: Errata
 ) -> None:
     one = write(tmp_path, "one.jsonl", FIGURE[0], CLOSE, FIGURE[2])
     two = write(tmp_path, "two.jsonl", FIGURE[1], CLOSE, CLOSE, FIGURE[3])
     asked = ["--input", f"prices={one}", "--input", f"prices={two}", "--revisions", "plain"]
     done = errata("local", "tape.py", *asked)
-    assert [(x["after"]["key"], x["epoch"]) for x in lines(done.out)] == [
-        ("a", 1),
-        ("b", 1),
-        ("c", 2),
-        ("d", 3),
-    ]
+    told = [(x["after"]["key"], x["epoch"]) for x in lines(done.out)]
+    assert told == [("a", 1), ("c", 2), ("b", 3), ("d", 5)]
+
+
+def test_a_csv_shows_its_corrections_where_an_identity_comes_again(
+    tmp_path: Path, tape: Path, errata: Errata
+) -> None:
+    (tmp_path / "f.csv").write_text(
+        "key,at,symbol,price\na,300000,IBM,30\nb,360000,IBM,25\na,300000,IBM,31\nc,1,IBM,1\n"
+        "b,360000,IBM,26\nb,360000,IBM,27\n"
+    )
+    asked = ["--input", f"prices={tmp_path / 'f.csv'}", "--revisions", "plain"]
+    told = lines(errata("local", "tape.py", *asked).out)
+    found = {(x["epoch"], x["op"], x["after"]["key"], x["after"]["price"]) for x in told}
+    assert found == {
+        (1, "insert", "a", 30),
+        (1, "insert", "b", 25),
+        (2, "replace", "a", 31),
+        (2, "insert", "c", 1),
+        (2, "replace", "b", 26),
+        (3, "replace", "b", 27),
+    }
+
+
+def test_columns_of_a_csv_tell_the_op_and_the_epoch(
+    tmp_path: Path, tape: Path, errata: Errata
+) -> None:
+    (tmp_path / "f.csv").write_text(
+        "day,what,key,at,symbol,price\nmon,I,a,300000,IBM,30\nmon,u,a,300000,IBM,31\n"
+        "tue,U,a,300000,IBM,32\ntue,I,b,300000,IBM,5\nwed,D,a,300000,IBM,32\n"
+    )
+    asked = ["--input", f"prices={tmp_path / 'f.csv'}", "--revisions", "plain"]
+    columns = ["--op-column", "what", "--epoch-column", "day"]
+    done = errata("local", "tape.py", *asked, *columns)
+    found = {(x["epoch"], x["op"], x.get("after", {}).get("price")) for x in lines(done.out)}
+    assert found == {(1, "insert", 31), (2, "replace", 32), (2, "insert", 5), (3, "delete", None)}
+    wrong = errata("local", "tape.py", *asked, "--epoch-column", "week")
+    assert wrong.status == 1
+    assert "has no column 'week' (--epoch-column); it has day, what, key" in wrong.err
+    (tmp_path / "f.jsonl").write_text("{}")
+    json = ["--input", f"prices={tmp_path / 'f.jsonl'}", "--epoch-column", "day"]
+    assert "are for CSV" in errata("local", "tape.py", *json).err
 
 
 def test_refused_records_are_counted_by_reason_on_standard_error(

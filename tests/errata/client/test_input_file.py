@@ -4,11 +4,12 @@ import csv
 import io
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.cli import input_file
-from errata.cli.input_file import CsvLines, read_input
+from errata.client import input_file
+from errata.client.input_file import CsvLines, read_input
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 
@@ -69,3 +70,32 @@ def test_any_text_survives_wherever_a_piece_ends(rows: list[str], size: int) -> 
         input_file.PIECE_BYTES = before
     found = [json.loads(line)["after"]["k"] for piece in pieces for line in piece or ()]
     assert found == rows
+
+
+@given(
+    keys=st.lists(st.sampled_from("abcd"), min_size=1, max_size=30),
+    size=st.integers(1, 20),
+    most=st.integers(0, 6),
+)
+def test_an_epoch_ends_just_before_an_identity_comes_again_wherever_pieces_end(
+    keys: list[str], size: int, most: int
+) -> None:
+    text = b"k,at\n" + b"".join(f"{key},{n}\n".encode() for n, key in enumerate(keys))
+    wanted, seen = [[]], set()
+    for key in keys:
+        if key in seen and len(wanted) <= most:
+            wanted.append([])
+            seen = set()
+        wanted[-1].append(key)
+        seen.add(key)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(input_file, "PIECE_BYTES", size)
+        patch.setattr(input_file, "MOST_CUTS", most)
+        pieces = list(read_input(io.BufferedReader(io.BytesIO(text)), file="f.csv", arc=ARC))
+    found = [[]]
+    for piece in pieces:
+        if piece is None:
+            found.append([])
+        else:
+            found[-1] += [json.loads(line)["after"]["k"] for line in piece]
+    assert found == wanted

@@ -5,6 +5,10 @@ A CSV file has one of three layouts, recognized by the header: ``op`` with ``bef
 inserts. Columns without a field are ignored. An empty cell is null, but in a string field a quoted
 empty cell is the empty string. Ingest checks the content of cells, as for all input: a malformed
 number becomes a dead letter.
+
+Lines of JSON mark the ends of epochs. In CSV a column may tell them: an epoch ends where its value
+changes. Without one an epoch ends where an identity comes again, so that each of its revisions can
+be seen.
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
 
 from errata.client import rows
@@ -26,6 +32,13 @@ from errata.schemas.json_text import quoted
 from errata.schemas.revisions import AFTER, BEFORE
 
 OLD = "old_"
+OP = "@op"
+"""The column of the op, once it is read."""
+MOST_CUTS = 1_000
+"""Most epochs of a CSV file that end because an identity comes again; the rest is one epoch."""
+_OPS = {"insert": ("i", "c", "r", "create", "new", "add"), "replace": ("u", "update", "correct"),
+        "delete": ("d", "remove", "cancel")}  # fmt: skip
+"""Other words for an op, in lower case, that the column of `CsvColumns.op` may have."""
 
 _WHOLE = r"^-?(0|[1-9]\d*)$"
 _NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
@@ -41,8 +54,25 @@ _BARE = {
 """Text that JSON takes without quotes, by type; everything else is quoted and checked later."""
 
 
+_WORDS = {word: op for op, words in _OPS.items() for word in (op, *words)}
+
+
 class CsvError(ErrataError):
     """A CSV file can't be read, or none of its columns is a field of the source."""
+
+
+@dataclass(frozen=True)
+class CsvColumns:
+    """Columns of CSV files that are no fields.
+
+    Args:
+        op: The column of the op; None: ``op``, if there is one. A named one may have other words
+            for an op, as ``I``, ``U`` and ``D``.
+        epoch: The column whose value changes with each epoch; None if there is none.
+    """
+
+    op: str | None = None
+    epoch: str | None = None
 
 
 class CsvLines:
@@ -52,6 +82,7 @@ class CsvLines:
         arc: The source's arc.
         header: The file's first line.
         name: The file's name in errors.
+        columns: Columns that are no fields.
 
     Example:
         >>> arc = Arc("a", {"k": FieldType("long"), "s": FieldType("string", optional=True)},
@@ -60,27 +91,29 @@ class CsvLines:
         [b'{"op":"replace","before":{"k":1,"s":null},"after":{"k":1,"s":"new"}}']
     """
 
-    def __init__(self, arc: Arc, header: bytes, *, name: str) -> None:
+    def __init__(
+        self, arc: Arc, header: bytes, *, name: str, columns: CsvColumns | None = None
+    ) -> None:
         self.header, self.name = header.rstrip(b"\r\n"), name
-        columns = self._read(b"").columns
+        self._special = columns or CsvColumns()
+        found = self._read(b"").columns
+        self._require(found)
         fields = list(arc.fields)
-        if any(name.startswith((BEFORE, AFTER)) for name in columns):
-            before_columns = {f: BEFORE + f for f in fields if BEFORE + f in columns}
-            after_columns = {f: AFTER + f for f in fields if AFTER + f in columns}
-            if "op" not in columns:
+        if any(name.startswith((BEFORE, AFTER)) for name in found):
+            before_columns = {f: BEFORE + f for f in fields if BEFORE + f in found}
+            after_columns = {f: AFTER + f for f in fields if AFTER + f in found}
+            if OP not in found:
                 raise CsvError(f"{name}: columns before.x and after.x need a column op, too")
         else:
-            after_columns = {f: f for f in fields if f in columns}
-            before_columns = after_columns | {
-                f: OLD + f for f in after_columns if OLD + f in columns
-            }
+            after_columns = {f: f for f in fields if f in found}
+            before_columns = after_columns | {f: OLD + f for f in after_columns if OLD + f in found}
         if not before_columns and not after_columns:
             raise CsvError(
                 f"{name}: no column is a field of source {arc.name!r}; it has "
-                f"{', '.join(columns)}, the source {', '.join(fields)}"
+                f"{', '.join(c for c in found if c != OP)}, the source {', '.join(fields)}"
             )
         before, after = _side(arc.fields, before_columns), _side(arc.fields, after_columns)
-        op = pl.col("op").fill_null("") if "op" in columns else pl.lit("insert")
+        op = pl.col(OP).fill_null("") if OP in found else pl.lit("insert")
         insert, delete = op == "insert", op == "delete"
         self._line = pl.concat_str(
             pl.lit('{"op":'),
@@ -90,17 +123,105 @@ class CsvLines:
             pl.lit("}"),
         )
 
+        self._identity = [
+            pl.coalesce([pl.col(side[n]) for side in (after_columns, before_columns) if n in side])
+            for n in arc.identity
+            if n in after_columns or n in before_columns
+        ]
+        self._cuts = _Cuts()
+
     def lines(self, piece: bytes) -> list[bytes]:
         """Return the lines of some rows of the file."""
-        rows = self._read(piece).filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+        return self._lines(self._rows(piece))
+
+    def epochs(self, piece: bytes) -> Iterator[list[bytes] | None]:
+        """Yield the lines of some rows of the file, and None where an epoch ends between two."""
+        rows = self._rows(piece)
+        lines, start = self._lines(rows), 0
+        if self._special.epoch is not None:
+            cuts = self._cuts.where_changed(rows[self._special.epoch])
+        elif self._identity:
+            keys = rows.select(pl.struct(pl.concat_list(self._identity).alias("@")).alias("@"))
+            cuts = self._cuts.where_again(keys["@"])
+        else:
+            cuts = []
+        for cut in cuts:
+            if cut > start:
+                yield lines[start:cut]
+            yield None
+            start = cut
+        yield lines[start:]
+
+    def _lines(self, rows: pl.DataFrame) -> list[bytes]:
         return rows.select(self._line.cast(pl.Binary).alias("line"))["line"].to_list()
+
+    def _rows(self, piece: bytes) -> pl.DataFrame:
+        return self._read(piece).filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+
+    def _require(self, columns: list[str]) -> None:
+        """Check that the columns that were named are there."""
+        for option, column in (("--op-column", self._special.op),
+                               ("--epoch-column", self._special.epoch)):  # fmt: skip
+            if column is not None and column not in columns:
+                known = ", ".join(name for name in columns if name != OP)
+                raise CsvError(f"{self.name} has no column {column!r} ({option}); it has {known}")
 
     def _read(self, piece: bytes) -> pl.DataFrame:
         try:
-            return pl.read_csv(io.BytesIO(self.header + b"\n" + piece), infer_schema=False)
+            found = pl.read_csv(io.BytesIO(self.header + b"\n" + piece), infer_schema=False)
         except pl.exceptions.PolarsError as error:
             fault = str(error).partition("\n")[0]
             raise CsvError(f"{self.name} is not CSV with a header line: {fault}") from error
+        column = self._special.op or "op"
+        if column not in found.columns:
+            return found
+        op = pl.col(column)
+        if self._special.op is not None:
+            plain = op.str.strip_chars().str.to_lowercase()
+            op = pl.coalesce(plain.replace_strict(_WORDS, default=None), op)
+        return found.with_columns(op.alias(OP))
+
+
+class _Cuts:
+    """Finds where epochs end in a file, piece by piece."""
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._is_first, self._count = True, 0
+        self._seen: pl.Series | None = None
+
+    def where_changed(self, values: pl.Series) -> list[int]:
+        """Return the rows before which an epoch ends, since their value differs from the last."""
+        if values.is_empty():
+            return []
+        before = pl.concat([pl.Series([self._last], dtype=values.dtype), values[:-1]])
+        differs = values.ne_missing(before)
+        cuts = [row for row in differs.arg_true().to_list() if row or not self._is_first]
+        self._last, self._is_first = values[-1], False
+        return cuts
+
+    def where_again(self, keys: pl.Series) -> list[int]:
+        """Return the rows before which an epoch ends, since it has their identity already."""
+        count, cuts, start = len(keys), list[int](), 0
+        frame = pl.DataFrame({"key": keys, "row": np.arange(count)})
+        before = frame.select(pl.col("row").shift(1).over("key").fill_null(-1))["row"].to_numpy()
+        if self._seen is not None:  # a row whose identity came in an earlier piece, in this epoch
+            again = frame.join(self._seen.to_frame(), on="key", how="semi", nulls_equal=True)["row"]
+            first = int(again.min()) if again.len() else count  # type: ignore[arg-type]
+        else:
+            first = count
+        while self._count < MOST_CUTS:
+            own = np.flatnonzero(before[start:] >= start)
+            cut = min(int(own[0]) + start if own.size else count, first)
+            if cut >= count:
+                break
+            cuts.append(cut)
+            self._count += 1
+            start, first = cut, count
+        rest = keys[start:].rename("key")
+        whole = rest if self._seen is None or cuts else pl.concat([self._seen, rest])
+        self._seen = whole if self._count < MOST_CUTS else None
+        return cuts
 
 
 def _if(condition: pl.Expr, *parts: pl.Expr) -> pl.Expr:
@@ -155,7 +276,9 @@ def open_input(file: str) -> IO[bytes]:
         raise InputError(f"input {file!r} can't be read: {error.strerror}") from error
 
 
-def read_input(stream: Any, *, file: str, arc: Arc) -> Iterator[list[bytes] | None]:
+def read_input(
+    stream: Any, *, file: str, arc: Arc, columns: CsvColumns | None = None
+) -> Iterator[list[bytes] | None]:
     """Yield native revisions in JSON in pieces, and None at the end of each epoch.
 
     The file's extension decides between JSON and CSV, else its first character.
@@ -164,6 +287,7 @@ def read_input(stream: Any, *, file: str, arc: Arc) -> Iterator[list[bytes] | No
         stream: The opened file.
         file: Its name.
         arc: The source's arc.
+        columns: Columns of CSV that are no fields.
 
     Raises:
         InputError: If it is damaged.
@@ -176,12 +300,17 @@ def read_input(stream: Any, *, file: str, arc: Arc) -> Iterator[list[bytes] | No
             return
         first[0] = first[0].removeprefix(_BOM)
         if not _is_csv(file, first[0]):
+            if columns is not None and columns != CsvColumns():
+                raise InputError(
+                    f'input {file!r} is JSON: its lines have an op, and {{"epoch": true}} ends an '
+                    "epoch; --op-column and --epoch-column are for CSV"
+                )
             for piece in chain([first], pieces):
                 yield from _split(list(filter(bytes.strip, piece)))
             return
-        rows = CsvLines(arc, first.pop(0), name=file)
+        rows = CsvLines(arc, first.pop(0), name=file, columns=columns)
         for text in _whole_rows(chain([first], pieces)):
-            yield rows.lines(text)
+            yield from rows.epochs(text)
     except (EOFError, gzip.BadGzipFile, OSError) as error:
         raise InputError(f"input {file!r} can't be read: {error}") from error
 
