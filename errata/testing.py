@@ -21,8 +21,9 @@ from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.deployed import declare_end, topic_specs
 from errata.processors.plan.placement import Placement
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks.on_error import DEAD_LETTER, ON_ERROR
 from errata.processors.tasks.scope_task import ScopeTask
-from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, Shared
+from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.dead_letter import decode as decode_dead_letter

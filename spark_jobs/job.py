@@ -9,7 +9,7 @@ from functools import cached_property
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Scope, Source
-from errata.processors.tasks.shared import DEAD_LETTER
+from errata.processors.tasks.on_error import DEAD_LETTER
 from errata.processors.wire.task_id import ScopeId
 from errata.spark_jobs.executor import Registered, connected, schemas
 from errata.spark_jobs.place import Place

@@ -21,8 +21,8 @@ import polars as pl
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Refused
 from errata.processors.tasks.dead_letters import dead_letters_of_tuples, fail_on_refused
+from errata.processors.tasks.on_error import STOP
 from errata.processors.tasks.scope_run import EpochResult, Memory
-from errata.processors.tasks.shared import STOP
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.replay import pack, size_of, unpack
 from errata.processors.wire.report import Report

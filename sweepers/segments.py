@@ -67,6 +67,7 @@ class StoreError(ErrataError):
         self.folder = folder
         match = _NUMBER.search(str(fault))
         self.is_full = (int(match[1]) if match else fault.errno) in _FULL
+        self.restart_helps = self.is_full
         super().__init__(
             f"the sweeper needs to read and write its copy in {folder}, but the system reports: "
             f"{fault}; free space or correct the permissions, and start again (nothing is lost: "

@@ -189,6 +189,8 @@ class TopicFault:
 class TopicSettingsError(ClusterError):
     """Existing topics would break a law; the message has one line for each fault."""
 
+    restart_helps = False
+
     def __init__(self, faults: Sequence[TopicFault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, faults)))

@@ -64,9 +64,13 @@ class FencedError(ErrataError):
 class DoubtfulCommitError(ErrataError):
     """The outcome of a transaction is unknown, or it failed: start a new attempt."""
 
+    restart_helps = True
+
 
 class ClusterError(ErrataError):
     """The cluster can't be used: unreachable, refused, or a topic is missing or unsuitable."""
+
+    restart_helps = True
 
 
 class SilentClusterError(ClusterError):

@@ -50,6 +50,8 @@ _WORDS = {
 class RefusedError(ClusterError):
     """The cluster, or the schema registry, refuses this client; only an operator can change it."""
 
+    restart_helps = False
+
 
 class Right(NamedTuple):
     """An operation on a resource, in the terms of Kafka's ACLs.

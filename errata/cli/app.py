@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from errata.deploy.deployment import DeployedNetwork, as_it_runs, open_network
-from errata.processors.declare.declarations import Source
-from errata.processors.declare.network import Network
 from errata.run.exit_status import reported
-from errata.settings.loading import load
-from errata.settings.place import read_settings
+
+if TYPE_CHECKING:
+    from errata.deploy.deployment import DeployedNetwork
+    from errata.processors.declare.network import Network
 
 _STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -106,12 +105,28 @@ def deployed(net: str) -> Iterator[DeployedNetwork]:
         NotDeployedError: If it doesn't run there.
         PlanMismatchError: If another network of that name runs there.
     """
+    from errata.deploy.deployment import as_it_runs
+
     with as_it_runs(open_deployment(net), start=f"errata up {net}") as deployment:
         yield deployment
 
 
+@contextmanager
+def opened(net: str) -> Iterator[DeployedNetwork]:
+    """Open the cluster that the settings name with a network's plan, whether or not it runs."""
+    deployment = open_deployment(net)
+    try:
+        yield deployment
+    finally:
+        deployment.cluster.close()
+
+
 def open_deployment(net: str) -> DeployedNetwork:
     """Return a network on the cluster that the settings name, whether or not it runs there."""
+    from errata.deploy.deployment import open_network
+    from errata.settings.loading import load
+    from errata.settings.place import read_settings
+
     return open_network(load(net), read_settings())
 
 
@@ -136,6 +151,8 @@ def moment_ms(text: str, *, hint: str) -> int:
 
 def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:
     def complete(context: typer.Context, incomplete: str) -> list[str]:
+        from errata.settings.loading import load
+
         try:
             candidates = names(load(str(context.params.get("net"))))
         except BaseException:  # noqa: BLE001  a file that can't be loaded completes nothing
@@ -148,7 +165,12 @@ def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list
 arc_names = _completing(lambda network: network.declarations)
 """Completes the name of an arc of the network NET."""
 
-source_names = _completing(
-    lambda network: (n for n, d in network.declarations.items() if isinstance(d, Source))
-)
+
+def _sources(network: Network) -> list[str]:
+    from errata.processors.declare.declarations import Source
+
+    return [name for name, each in network.declarations.items() if isinstance(each, Source)]
+
+
+source_names = _completing(_sources)
 """Completes the name of a source of the network NET."""

@@ -14,6 +14,8 @@ from errata.run.stopping import Stop
 from errata.schemas.errors import ErrataError
 
 _MINUTE_MS = 60_000
+PORT = 9470
+"""The port of the page."""
 
 
 class TokenError(ErrataError):
@@ -26,7 +28,7 @@ def dashboard(
     host: Annotated[
         str, typer.Option(metavar="HOST", help="The address to listen on.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 9470,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = PORT,
     allow_writes: Annotated[
         bool, typer.Option("--allow-writes", help="Let it send dead letters again.")
     ] = False,

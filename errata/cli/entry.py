@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -18,34 +20,42 @@ from errata.settings import logs
 from errata.settings.place import read_log_settings
 from errata.version import VERSION
 
-_COMMANDS = (
-    "start",
-    "broker",
-    "local",
-    "study",
-    "advise",
-    "explain",
-    "acls",
-    "plan",
-    "deploy",
-    "render",
-    "backfill",
-    "connection_point",
-    "run",
-    "spark",
-    "status",
-    "dashboard",
-    "tail",
-    "print",
-    "revise",
-    "why",
-    "reconcile",
-    "end",
-    "watermark",
-    "settle",
-    "dead_letters",
-    "reset",
-)
+_MODULES = {
+    "demo": "start",
+    "init": "start",
+    "broker": "broker",
+    "local": "local",
+    "feed": "feed",
+    "study": "study",
+    "advise": "advise",
+    "explain": "explain",
+    "acls": "acls",
+    "plan": "plan",
+    "schemas": "plan",
+    "deploy": "deploy",
+    "render": "render",
+    "backfill": "backfill",
+    "connection-point": "connection_point",
+    "up": "run",
+    "run": "run",
+    "sweep": "run",
+    "spark": "spark",
+    "status": "status",
+    "dashboard": "dashboard",
+    "tail": "tail",
+    "print": "print",
+    "revise": "revise",
+    "why": "why",
+    "reconcile": "reconcile",
+    "end": "end",
+    "watermark": "watermark",
+    "settle": "settle",
+    "dead-letters": "dead_letters",
+    "reset": "reset",
+}
+"""By command, in the order of the help: the module that declares it."""
+_COMPLETING = "_ERRATA_COMPLETE"
+"""A variable that is set when a shell asks for completions."""
 
 
 def _version(wanted: bool) -> None:
@@ -76,16 +86,28 @@ def _errata(
     """Options of `errata` itself."""
 
 
-for _name in _COMMANDS:
-    importlib.import_module(f"errata.cli.{_name}")
+def declare(words: Sequence[str] = ()) -> None:
+    """Import the commands that a command line needs: the one that it names, or else all."""
+    named = _MODULES.get(words[0]) if words and _COMPLETING not in os.environ else None
+    if list(words) == ["--version"]:
+        return
+    for module in dict.fromkeys(_MODULES.values() if named is None else [named]):
+        importlib.import_module(f"errata.cli.{module}")
+    order = list(_MODULES)  # a command may import others before their turn
+    app.registered_commands.sort(key=lambda each: order.index(str(each.name)))
+    groups = {str(each.typer_instance.info.name): each for each in app.registered_groups
+              if each.typer_instance is not None}  # fmt: skip
+    app.registered_groups = [groups[name] for name in order if name in groups]
 
 
 def main() -> None:
     """Run the command line."""
-    # Polars' signal handler restarts interrupted reads; Ctrl-C must end a read from a silent pipe.
-    signal.siginterrupt(signal.SIGINT, True)
     logs.set_up()
     with suppress(ErrataError):  # a command that needs settings reports the error
         logs.set_up(*read_log_settings(os.environ, folder=Path.cwd()))
     with reported("errata"):
+        declare(sys.argv[1:])
+        # Polars, which the commands have loaded, has a signal handler that restarts interrupted
+        # reads; Ctrl-C must end a read from a silent pipe.
+        signal.siginterrupt(signal.SIGINT, True)
         app(prog_name="errata")

@@ -24,7 +24,7 @@ from errata.observe.diagnosis import silent_filters
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
-from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR
+from errata.processors.tasks.on_error import DEAD_LETTER, ON_ERROR
 from errata.run.exit_status import complain
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load

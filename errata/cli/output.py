@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from errata.client import rows
-from errata.client.texts import escaped
+from errata.client.escaping import escaped
 
 
 def for_people() -> bool:
@@ -21,6 +20,8 @@ def for_people() -> bool:
 
 def print_lines(lines: Iterable[dict[str, Any]]) -> None:
     """Print JSON lines."""
+    from errata.client import rows  # a command that prints none need not load it
+
     sys.stdout.flush()
     sys.stdout.buffer.write(rows.json_lines(lines))
     sys.stdout.buffer.flush()

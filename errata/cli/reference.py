@@ -17,7 +17,7 @@ from typing import Any
 
 import typer.main
 
-from errata.cli import entry  # noqa: F401  (declares every command)
+from errata.cli import entry
 from errata.cli.app import app
 from errata.observe.metric_catalogue import SHARED_METRICS, SWEEPER_METRICS, TASK_METRICS, Metric
 from errata.observe.port import LIBRARY_METRICS, PROCESS_METRICS
@@ -51,6 +51,7 @@ _SHARED = frozenset({"help", "install_completion", "show_completion"})
 
 def commands_page() -> str:
     """Return the page of all commands."""
+    entry.declare()
     root = typer.main.get_command(app)
     commands = list(_commands("errata", root))
     rows = [f"| [`{path}`](#{_anchor(path)}) | {_first(about)} |" for path, _, about in commands]

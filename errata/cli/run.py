@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from errata.cli.app import NetworkArgument, command
+from errata.cli.dashboard import PORT
 from errata.deploy.deployment import prepare
 from errata.deploy.processes import ALL, Part
 from errata.observe.metric_catalogue import Samples
@@ -16,9 +19,11 @@ from errata.observe.port import Pulse, listening, serving
 from errata.processors.declare.network import Network
 from errata.processors.plan.compiled import CompiledPlan
 from errata.run.patience import Patience
+from errata.run.readiness import Readiness
 from errata.run.stopping import Stop
-from errata.run.supervisor import Supervisor, network_commands
+from errata.run.supervisor import Supervisor, network_commands, page_command, print_line
 from errata.run.supervisor_port import UpPort, ports_after, shown
+from errata.run.up_lock import only_up
 from errata.run.worker import Worker, tune_garbage_collector
 from errata.settings.loading import load
 from errata.settings.place import LISTEN, Place, connect, read_settings
@@ -42,6 +47,12 @@ def up(
             "default as many as this machine has processors.",
         ),
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Serve its page, too: see `errata dashboard`.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="The port of the page.")
+    ] = PORT,
 ) -> None:
     """Run a whole network on this machine, in at most as many processes as it has processors.
 
@@ -50,25 +61,47 @@ def up(
     network if it is not deployed yet. A process that dies is restarted. An error that a restart
     does not fix ends all processes (status 1). SIGTERM ends them with status 0, Ctrl-C with 130. No
     process is left running, even if this one is killed.
+
+    Tells when all tasks have begun. Only one at a time runs a network with a state folder.
     """
     if apart and processes is not None:
         raise typer.BadParameter("needs one of --apart, --processes; found both")
-    with Stop() as stop:
+    with Stop() as stop, ExitStack() as stack:
         network, place = load(net), read_settings()
-        plan = Patience(place.wait_ms).through(lambda: _prepared(network, place))
+        stack.enter_context(only_up(place.state, network.name))
+        cluster = connect(place)
+        stack.callback(cluster.close)
+        plan = Patience(place.wait_ms).through(lambda: prepare(network, place, cluster))
         commands, pulse = network_commands(net, plan, apart=apart, most=processes), Pulse()
         ports = ports_after(place.listen, commands)
         listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
+        if ui:
+            commands |= page_command(net, port, commands)
+        readiness = Readiness(cluster, plan)
         supervisor = Supervisor(commands, child_environ=listen)
         with listening(place.listen, UpPort(pulse, supervisor, ports).answer), supervisor:
             stop.running, pulse.doing = True, "supervising"
             pulse.update((), Samples())
+            is_ready = False
             while not stop():
                 pulse.turn()
                 supervisor.poll()
+                if not is_ready and not readiness.waiting():
+                    is_ready = True
+                    readiness.close()
+                    print_line(f"ready: {readiness.tasks} tasks run{_next(net, plan)}")
                 time.sleep(_POLL_S)
             pulse.stopping()
+        print_line("all processes have ended")
     raise typer.Exit(stop.status)
+
+
+def _next(net: str, plan: CompiledPlan) -> str:
+    """Return what to type next, for people."""
+    arcs = [arc for arc in plan.topology.topics if arc in plan.boxes]
+    if not arcs or not sys.stderr.isatty():
+        return ""
+    return f"; see errata tail {net} {arcs[-1]}, or errata dashboard {net} (Ctrl-C ends them)"
 
 
 @command("run", example="errata run tape.py --scope ingest.trades --partitions 0,1")
@@ -152,15 +185,6 @@ def _work(net: str, take_on: Callable[[Worker], None]) -> None:
             tune_garbage_collector()
             worker.run(stop)
     raise typer.Exit(stop.status)
-
-
-def _prepared(network: Network, place: Place) -> CompiledPlan:
-    """Deploy a network if it is not deployed; errors of it are reported once, here."""
-    cluster = connect(place)
-    try:
-        return prepare(network, place, cluster)
-    finally:
-        cluster.close()
 
 
 def _begun(

@@ -39,23 +39,23 @@ def declared(source: Source) -> Fields:
 def source_records(
     source: Source, revision: pl.DataFrame, *, registry: Registry, time_ms: int
 ) -> list[Record]:
-    """Return keys and values of the records for which a source's ingest emits a revision.
+    """Return keys and values of the records for which a source's ingest emits revisions.
 
-    The key is the identity. There is one record; after a delete of Debezium there is a tombstone,
-    too. Avro schemas are registered under the topic's subjects, as producers do.
+    The key is the identity. There is one record for each; after a delete of Debezium there is a
+    tombstone, too. Avro schemas are registered under the topic's subjects, as producers do.
 
     Args:
         source: The source whose topic the records are for.
-        revision: One revision of the source's arc.
+        revision: Revisions of the source's arc; mostly one.
         registry: The registry for Avro schemas.
         time_ms: The time of a Debezium record.
 
     Raises:
-        NoSuchRecordError: If the revision is a delete, and the envelope is ``append``.
+        NoSuchRecordError: If one is a delete, and the envelope is ``append``.
     """
     envelope, form = source.envelope, source.format
     if envelope == "append":
-        if revision["op"][0] == frames.DELETE:
+        if (revision["op"] == frames.DELETE).any():
             raise NoSuchRecordError(
                 f"source {source.arc.name!r} has the envelope 'append', which has no records that "
                 "delete; give the tuple other values with a replace, or declare another envelope"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from errata.client.escaping import escaped
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas.fields import Fields
 
@@ -81,13 +82,3 @@ def shown_texts(fields: Fields, row: Mapping[str, Any], *, longest: int) -> dict
 def _cut(text: str, longest: int) -> str:
     rest = len(text) - longest
     return text if rest <= 0 else f"{text[:longest]}... ({rest} more characters)"
-
-
-def escaped(text: str) -> str:
-    r"""Return a text with what is not printable as escapes: control and format characters.
-
-    Example:
-        >>> escaped("a\x1b[31m\u202eb"), escaped("a\nb")
-        ('a\\x1b[31m\\u202eb', 'a\nb')
-    """
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -15,25 +15,15 @@ from contextlib import contextmanager
 
 import typer
 
-from errata.client.texts import escaped
-from errata.processors.plan.deployed import NewVersionError
-from errata.processors.tasks.replay_client import ReplayRefusedError
-from errata.run.stopping import INTERRUPTED, WATCH_PARENT
-from errata.run.supervisor import TEMPORARY
+from errata.client.escaping import escaped
+from errata.run.stopping import INTERRUPTED, TEMPORARY, WATCH_PARENT
 from errata.schemas.errors import ErrataError
 from errata.settings import logs
-from errata.sweepers.segments import StoreError
-from errata.topics.admin import TopicSettingsError
-from errata.topics.cluster import ClusterError, DoubtfulCommitError
-from errata.topics.refused import RefusedError
 from errata.topics.secrets import clean
 
 INTERNAL = 70
 OUTPUT_CLOSED = 141
 DEBUG = "ERRATA_DEBUG"
-
-_FIXED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError, NewVersionError)
-_NOT_FIXED = (TopicSettingsError, RefusedError)
 
 
 @contextmanager
@@ -85,8 +75,7 @@ def _without_number(error: OSError) -> str:
 
 
 def _status(error: BaseException) -> int:
-    is_fixed = isinstance(error, _FIXED_BY_RESTART) and not isinstance(error, _NOT_FIXED)
-    is_fixed |= isinstance(error, StoreError) and error.is_full
+    is_fixed = isinstance(error, ErrataError) and error.restart_helps
     return TEMPORARY if is_fixed and os.environ.get(WATCH_PARENT) else 1
 
 

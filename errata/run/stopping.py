@@ -25,8 +25,10 @@ GRACE_S = 5.0
 LIMIT_S = 9.0
 """The longest a process lives after its first signal; Docker kills it after 10 s."""
 
-OVERDUE = 75
-"""Exit status of a process that could not end in good order within that time (EX_TEMPFAIL)."""
+TEMPORARY = 75
+"""Exit status of a supervised process after an error that a restart may fix (EX_TEMPFAIL)."""
+OVERDUE = TEMPORARY
+"""Exit status of a process that could not end in good order within that time."""
 
 
 class Stop:

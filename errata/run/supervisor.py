@@ -25,9 +25,6 @@ from errata.settings import logs
 
 FINAL = frozenset({1, 2})
 """Exit statuses that no restart fixes: an error of the network, the settings or the command."""
-TEMPORARY = 75
-"""Exit status of a supervised process after an error that a restart may fix (EX_TEMPFAIL)."""
-
 QUICK_S = 5.0
 """A process that ends sooner than this after its start counts as a quick death."""
 MOST_QUICK = 5
@@ -71,10 +68,7 @@ def network_commands(
         apart: Whether each source (``ingest.<source>``) and each scope has a process of its own.
         most: Most processes of tasks, if they are not apart; None: the processors of this machine.
     """
-    # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
-    in_working_folder = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
-    errata = [sys.executable, *([] if in_working_folder else ["-P"]), "-m", "errata"]
-    commands: dict[str, list[str]] = {}
+    errata, commands = _errata(), dict[str, list[str]]()
     for process in processes_of_a_machine(plan, most=most or usable_processors(), apart=apart):
         command = [*errata, *process.arguments(reference)]
         if process.work is Work.SCOPE:
@@ -84,6 +78,24 @@ def network_commands(
         else:
             commands[_unused("spark", commands)] = [*command, *spark]
     return commands
+
+
+def page_command(reference: str, port: int, names: Collection[str]) -> dict[str, list[str]]:
+    """Return the command line of the page of a network, by the name of its process.
+
+    Args:
+        reference: The network's reference on a command line.
+        port: Its port.
+        names: The names of the other processes.
+    """
+    return {_unused("page", names): [*_errata(), "dashboard", reference, "--port", str(port)]}
+
+
+def _errata() -> list[str]:
+    """Return how `errata` is started as a process of its own."""
+    # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
+    in_working_folder = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
+    return [sys.executable, *([] if in_working_folder else ["-P"]), "-m", "errata"]
 
 
 def usable_processors() -> int:

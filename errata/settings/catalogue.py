@@ -27,7 +27,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, STOP
+from errata.processors.tasks.on_error import DEAD_LETTER, ON_ERROR, STOP
 from errata.processors.windows.time_windows import duration_ms
 from errata.processors.wire.report import INTERVAL_MS
 from errata.schemas.errors import ErrataError

@@ -6,8 +6,8 @@ upwards), the plain variables ``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL
 through: ``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``. If ``_FILE`` is appended to such a
 name, the value is the content of that file.
 
-The catalogue is imported only when settings are read: it imports pydantic, which takes a tenth of a
-second, and some commands need no settings.
+The catalogue is imported only when settings are read, and the client when it connects: they take a
+tenth of a second each, and some commands need neither.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from errata.processors.tasks.shared import DEAD_LETTER
+from errata.processors.tasks.on_error import DEAD_LETTER
 from errata.processors.wire.report import INTERVAL_MS
 from errata.settings.logs import LEVEL, TEXT
 from errata.settings.origin import DELIMITER, PREFIX, errata_variables, nearest_file
-from errata.topics.admin import await_brokers
-from errata.topics.kafka import KafkaCluster
 from errata.topics.secrets import Hiding
+
+if TYPE_CHECKING:
+    from errata.topics.kafka import KafkaCluster
 
 DAY_MS = 86_400_000
 WAIT_MS = 60_000
@@ -65,6 +67,9 @@ class Place:
 
 def connect(place: Place) -> KafkaCluster:
     """Return the cluster, once a broker answers."""
+    from errata.topics.admin import await_brokers
+    from errata.topics.kafka import KafkaCluster
+
     await_brokers(place.kafka, limit_s=place.wait_ms / 1000, say=log.warning)
     return KafkaCluster(place.kafka)
 

@@ -43,6 +43,8 @@ class PlanMismatchError(ErrataError):
 class NewVersionError(ErrataError):
     """A process runs a version of the plan that is no longer deployed."""
 
+    restart_helps = True
+
 
 def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
     """Declare that a source ends at the current end of its topic; returns offsets by partition."""

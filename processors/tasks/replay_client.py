@@ -47,6 +47,8 @@ Fetch = Generator[bool, None, list[pl.DataFrame]]
 class ReplayRefusedError(ErrataError):
     """A sweeper can't give a complete reply; it never sends a partial one."""
 
+    restart_helps = True
+
 
 class ReplayClient(Protocol):
     """Fetches history from connection points.

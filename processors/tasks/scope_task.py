@@ -26,9 +26,10 @@ from errata.processors.tasks.dead_letters import (
     tally_dead_letters,
 )
 from errata.processors.tasks.lost_records import Loss
+from errata.processors.tasks.on_error import STOP
 from errata.processors.tasks.replay_client import Fetch, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
-from errata.processors.tasks.shared import STOP, AnyInput, Shared
+from errata.processors.tasks.shared import AnyInput, Shared
 from errata.processors.tasks.sink_content import sink_content
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import INTERVAL_MS, NEVER, SETTLES, Report

@@ -26,6 +26,7 @@ from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.handover import Handover
+from errata.processors.tasks.on_error import DEAD_LETTER
 from errata.processors.wire.report import COUNTED, INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
@@ -109,10 +110,6 @@ def scope_of(task: str) -> str:
         'ingest.trades'
     """
     return str(TaskId.parse(task).scope)
-
-
-DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
-"""What happens to a tuple that a box refuses: it becomes a dead letter, or the process stops."""
 
 
 def at_once(call: Callable[[], Any]) -> Generator[bool, None, Any]:

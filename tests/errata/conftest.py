@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.entry import app
+from errata.cli.entry import app, declare
 from errata.deploy.deployment import DeployedNetwork
 from errata.processors.plan.deployed import deploy
 from errata.settings.loading import load
@@ -65,6 +65,8 @@ def errata(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
+
+    declare()
 
     def run(*arguments: str) -> Ended:
         with pytest.raises(SystemExit) as ended:

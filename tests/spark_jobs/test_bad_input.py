@@ -146,7 +146,8 @@ def test_a_second_driver_is_refused_while_the_first_is_alive(cluster, broker, mo
 
 def test_the_command_line_comes_up_without_spark():
     code = (
-        "import sys; sys.modules['pyspark'] = sys.modules['pandas'] = None; import errata.cli.entry"
+        "import sys; sys.modules['pyspark'] = sys.modules['pandas'] = None; "
+        "import errata.cli.entry; errata.cli.entry.declare()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert importlib.import_module("errata.cli.entry")

@@ -5,8 +5,8 @@ import pytest
 
 from errata import Network, python, tumbling
 from errata.processors.compile.compiler import compile_network
+from errata.processors.tasks.on_error import STOP
 from errata.processors.tasks.scope_run import BoxError
-from errata.processors.tasks.shared import STOP
 from errata.processors.wire.replay import pack
 from errata.schemas import revisions as frames
 from errata.spark_jobs.driver import register

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from errata import Network, python
-from errata.cli.app import DeployedNetwork
+from errata.deploy.deployment import DeployedNetwork
 from errata.processors.plan.deployed import deploy
 from errata.processors.wire.dead_letter import decode, encode
 from errata.testing import Driver

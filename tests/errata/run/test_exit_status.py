@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import typer
 
+from errata.cli import entry
 from errata.cli.app import command
-from errata.cli.entry import app
+from errata.cli.entry import app, declare
 from errata.run.exit_status import complain, reported
 from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
@@ -177,6 +178,7 @@ def commands(
     group: Any = None, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command of the app, by the words that name it."""
+    declare()
     group = typer.main.get_command(app) if group is None else group
     for name, found in group.commands.items():
         if hasattr(found, "commands"):
@@ -232,3 +234,41 @@ def test_a_command_is_declared_once_and_stays_a_plain_function() -> None:
     body = command("once", example="errata once")(lambda: None)
     app.registered_commands[:] = before
     assert body() is None  # type: ignore[func-returns-value]
+
+
+def test_every_command_is_declared_by_the_module_that_its_name_stands_for() -> None:
+    told = {words[0] for words in EVERY}
+    assert told == entry._MODULES.keys()
+    code = "import sys; from errata.cli.entry import app, declare; declare([sys.argv[1]]); app()"
+    for name in ("init", "schemas", "dead-letters"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, name, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_only_prints_help_loads_neither_polars_nor_a_client() -> None:
+    code = (
+        "import sys; from errata.cli.entry import declare; declare(['init']); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"polars", "sqlglot", "pyarrow"}.isdisjoint(done.stdout.split())
+
+
+def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:
+    code = (
+        "import sys, signal\n"
+        "class Late:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Late())\n"
+        "from errata.cli import main\nmain()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
