@@ -19,7 +19,7 @@ from tests.registry.apicurio import Apicurio
 hypothesis.settings.register_profile("errata", deadline=None)  # machines are shared
 hypothesis.settings.load_profile("errata")
 
-NEEDS = {"docker", "kafka", "registry", "spark", "unshipped"}
+NEEDS = {"browser", "docker", "kafka", "registry", "spark", "unshipped"}
 HEAVY = (
     "tests/bench",
     "tests/containers",
@@ -30,6 +30,8 @@ HEAVY = (
     "tests/errata/cli/test_watermark.py",
     "tests/errata/demo",
     "tests/errata/deploy/test_other_versions.py",
+    "tests/errata/page/test_browser.py",
+    "tests/errata/page/test_dev.py",
     "tests/errata/run/test_operations.py",
     "tests/examples",
     "tests/faults",

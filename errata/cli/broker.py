@@ -10,13 +10,12 @@ import typer
 
 from errata.cli.app import command
 from errata.cli.output import for_people
-from errata.processors.declare.declarations import BOUND, Source
+from errata.run.dev import source_topics
 from errata.run.exit_status import complain
 from errata.run.stopping import Stop
 from errata.settings.loading import load
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.settings import TopicSpec
 
 _CHECK_S = 0.2
 
@@ -42,7 +41,7 @@ def broker(
 
     Prints its address as HOST:PORT once it answers.
     """
-    specs = [] if net is None else _topics(net)
+    specs = [] if net is None else source_topics(load(net))
     with Stop() as stop, EmbeddedBroker(folder, port=port) as running:
         made = create_topics(running.settings, specs) if specs else []
         typer.echo(running.bootstrap_servers)
@@ -59,13 +58,3 @@ def broker(
             running.check()
             sleep(_CHECK_S)
     raise typer.Exit(stop.status)
-
-
-def _topics(net: str) -> list[TopicSpec]:
-    """Return the topics of a network's own sources, as their producers would make them."""
-    sources = (box for box in load(net).declarations.values() if isinstance(box, Source))
-    return [
-        TopicSpec(source.topic or source.name, source.partitions or 1)
-        for source in sources
-        if source.envelope != BOUND
-    ]

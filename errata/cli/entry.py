@@ -23,6 +23,7 @@ from errata.version import VERSION
 _MODULES = {
     "demo": "start",
     "init": "start",
+    "dev": "dev",
     "broker": "broker",
     "local": "local",
     "feed": "feed",

@@ -70,7 +70,8 @@ def init(
     typer.echo(f"wrote {', '.join(str(path) for path in texts)}")
     change_folder = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     typer.echo(
-        f"try: {change_folder}errata local network.py --input prices=prices.jsonl --table minutes"
+        f"try: {change_folder}errata dev network.py    (with a Kafka of its own, and a page); or "
+        "errata local network.py --input prices=prices.jsonl --table minutes"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
@@ -11,7 +12,7 @@ from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
-from anyio import to_thread
+from anyio import Lock, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -47,6 +48,8 @@ _STATUS: dict[type[ErrataError], int] = {
 }
 _KEEP_ALIVE_S = 10.0
 
+log = logging.getLogger("errata")
+
 Answer = Callable[[Request], Any]
 
 
@@ -63,23 +66,25 @@ class Page:
     def __init__(self, live: Live, *, tables: Desk, reasons: Desk, allow_writes: bool) -> None:
         self.live, self.tables, self.reasons = live, tables, reasons
         self.allow_writes = allow_writes
+        self._quick, self._slow = Lock(), Lock()
 
     def app(self, *, hosts: set[str], token: str) -> Guard:
         """Return the application; see `Guard`."""
         assets = StaticFiles(directory=str(ASSETS))
         routes = [
             Route("/", self._file("index.html", "text/html")),
-            Route("/api/network", _json(self._network)),
+            Route("/api/network", self._json(self._network)),
             Route("/api/events", self._events),
             Route("/arcs/{arc}", self._table),
-            Route("/arcs/{arc}/history", _json(self._history)),
-            Route("/arcs/{arc}/why", _json(self._why)),
-            Route("/dead-letters", _json(self._letters)),
+            Route("/arcs/{arc}/history", self._json(self._history)),
+            Route("/arcs/{arc}/why", self._json(self._why, is_slow=True)),
+            Route("/dead-letters", self._json(self._letters)),
             Route("/dead-letters/resend", self._resend, methods=["POST"]),
-            Route("/dead-letters/{place:path}", _json(self._letter)),
+            Route("/dead-letters/{place:path}", self._json(self._letter)),
             Mount("/assets", assets),
         ]
-        app = Starlette(routes=routes, exception_handlers={404: _nothing, ErrataError: _failed})
+        handlers = {404: _nothing, ErrataError: _failed, Exception: _internal}
+        app = Starlette(routes=routes, exception_handlers=handlers)
         return Guard(app, hosts=hosts, token=token, allow_writes=self.allow_writes)
 
     # ---------------------------------------------------------------- answers
@@ -88,7 +93,7 @@ class Page:
         return self.tables.network() | {"allows_writes": self.allow_writes}
 
     async def _table(self, request: Request) -> Response:
-        return await _answered(self._table_now, request)
+        return await _answered(self._table_now, request, self._quick)
 
     def _table_now(self, request: Request) -> Response:
         limit = _number(request, "limit", USUAL_ROWS, most=MOST_ROWS)
@@ -140,7 +145,11 @@ class Page:
             places = [str(place) for place in wish.pop("places")]
         except (ValueError, KeyError, TypeError, AttributeError):
             return refused(400, 'needs JSON with "places": a list of PARTITION:OFFSET')
-        return await _answered(lambda _: _as_json(self.tables.resend(places, wish)), request)
+
+        def send(_: Request) -> Response:
+            return _as_json(self.tables.resend(places, wish))
+
+        return await _answered(send, request, self._quick)
 
     # ---------------------------------------------------------------- live messages
 
@@ -169,30 +178,41 @@ class Page:
         finally:
             self.live.listeners.remove(tell)
 
+    def _json(self, answer: Answer, *, is_slow: bool = False) -> Callable[[Request], Any]:
+        """Return an endpoint that answers with what `answer` returns, as JSON."""
+
+        async def endpoint(request: Request) -> Response:
+            turn = self._slow if is_slow else self._quick
+            return await _answered(lambda given: _as_json(answer(given)), request, turn)
+
+        return endpoint
+
     def _file(self, name: str, kind: str) -> Callable[[Request], Response]:
         content = ASSETS.joinpath(name).read_bytes()
         return lambda request: Response(content, media_type=kind)
 
 
-def _json(answer: Answer) -> Callable[[Request], Any]:
-    """Return an endpoint that answers in a thread, with what `answer` returns as JSON."""
-
-    async def endpoint(request: Request) -> Response:
-        return await _answered(lambda given: _as_json(answer(given)), request)
-
-    return endpoint
-
-
-async def _answered(answer: Callable[[Request], Response], request: Request) -> Response:
-    try:
-        return await to_thread.run_sync(partial(answer, request))
-    except ErrataError as error:
-        return _failed(request, error)
+async def _answered(
+    answer: Callable[[Request], Response], request: Request, turn: Lock
+) -> Response:
+    """Answer in a thread, one request at a time; not if nobody waits any more."""
+    async with turn:
+        if await request.is_disconnected():
+            return Response(status_code=499)
+        try:
+            return await to_thread.run_sync(partial(answer, request))
+        except ErrataError as error:
+            return _failed(request, error)
 
 
 def _failed(request: Request, error: Exception) -> Response:
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
     return refused(status, str(error))
+
+
+def _internal(request: Request, error: Exception) -> Response:
+    log.error("internal error in the page: %s: %s", type(error).__name__, error)
+    return refused(500, "internal error of the page; its log says which")
 
 
 def _nothing(request: Request, error: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -82,6 +83,8 @@ def serve(
         lifespan="off",
         timeout_graceful_shutdown=_GRACE_S,
     )
+    # What the application raises it tells itself; connections that break off are nobody's concern.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     server = uvicorn.Server(config)
     # In a thread of its own it leaves signals to the main thread.
     serving = threading.Thread(target=server.run, args=([listening],), name="serve", daemon=True)

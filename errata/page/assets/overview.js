@@ -4,7 +4,7 @@ import { duration, number, rate, time } from "./format.js";
 import { state } from "./store.js";
 
 const LINE = 16, PAD = 10, CHARACTER = 6.6;
-const STALE_MS = 1500;
+const STALE_MS = 1000;
 
 // The policy of the server allows this one script for workers, and no HTML anywhere.
 const SCRIPT = new URL("./layout.js", import.meta.url).href;

@@ -65,12 +65,20 @@ export function query(keys, more = {}) {
 export async function begin() {
   state.plan = await ask("/api/network");
   const events = new EventSource("/api/events");
+  let wasLost = false;
+  events.onopen = async () => {
+    if (!wasLost) return;
+    wasLost = false;
+    const plan = await ask("/api/network"); // the network may have been started anew
+    if (JSON.stringify(plan) !== JSON.stringify(state.plan)) location.reload();
+  };
   events.onmessage = (event) => {
     state.connected = true;
     soon(merge(JSON.parse(event.data)));
   };
   events.onerror = () => {
     state.connected = false;
+    wasLost = true;
     soon([]);
   };
 }

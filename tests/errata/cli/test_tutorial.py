@@ -14,7 +14,7 @@ COMMANDS = re.findall(r"^```console\n\$ errata (.*?)\n(.*?)^```$", PAGE, re.MULT
 
 
 def test_the_page_has_files_and_commands() -> None:
-    assert {"tape.py", "trades.csv", "corrected.csv", "late.jsonl"} <= FILES.keys()
+    assert {"tape.py", "trades.csv", "corrected.csv", "late.csv"} <= FILES.keys()
     assert len(COMMANDS) >= 3
 
 
