@@ -147,7 +147,7 @@ class EmbeddedBroker:
         """Start the broker and wait until it answers; does nothing if it already runs."""
         if self._shim is not None and self._shim.poll() is None:
             return
-        if self.port and not _is_free(self.port):
+        if self.port and not is_free(self.port):
             raise PortTakenError(self.port)
         java = find_java()
         jars = os.pathsep.join(map(str, class_path(java)))
@@ -302,7 +302,8 @@ def new_cluster_id() -> str:
     return "E" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether nothing listens on a port of this machine."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

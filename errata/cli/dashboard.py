@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import NetworkArgument, command, deployed
+from errata.page import PORT
 from errata.run.stopping import Stop
 from errata.schemas.errors import ErrataError
 
 _MINUTE_MS = 60_000
-PORT = 9470
-"""The port of the page."""
 
 
 class TokenError(ErrataError):

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.cli.dashboard import PORT
 from errata.cli.local import EpochColumnOption, OpColumnOption, source_and_file
 from errata.client.input_file import CsvColumns
+from errata.page import PORT
 from errata.processors.windows.time_windows import duration_ms
 from errata.run.dev import Session, Watched, load_again
 from errata.run.stopping import Stop

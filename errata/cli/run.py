@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.cli.dashboard import PORT
 from errata.deploy.deployment import prepare
 from errata.deploy.processes import ALL, Part
 from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse, listening, serving
+from errata.page import PORT
 from errata.processors.declare.network import Network
 from errata.processors.plan.compiled import CompiledPlan
 from errata.run.patience import Patience

@@ -24,15 +24,17 @@ def demo(
     spark: Annotated[
         bool, typer.Option("--spark/--no-spark", help="With bars of a day on Spark, or without.")
     ] = True,
+    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve its page, or do not.")] = True,
 ) -> None:
     r"""Play a real tape of trades on an embedded Kafka, with corrections, and audit the results.
 
-    Aggregates run in both modes. Needs the extras errata-streams\[broker,spark]; the first run
-    downloads Kafka's jars. All processes end with the command.
+    Aggregates run in both modes. A page shows it in the browser; on a terminal it stays until
+    Ctrl-C. Needs the extras errata-streams\[broker,spark]; the first run downloads Kafka's jars.
+    All processes end with the command.
     """
     from errata.demo.run import main
 
-    raise typer.Exit(main(fast=fast, spark=spark) or 0)
+    raise typer.Exit(main(fast=fast, spark=spark, ui=ui) or 0)
 
 
 class OverwriteError(ErrataError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from errata.client.escaping import escaped
@@ -75,8 +76,20 @@ def shown_texts(fields: Fields, row: Mapping[str, Any], *, longest: int) -> dict
     """
     shown: dict[str, str | None] = {}
     for name, value in zip(row, display_values(fields, row), strict=True):
-        shown[name] = None if value is None else escaped(_cut(str(value), longest))
+        text = _money(value) if isinstance(value, Decimal) else str(value)
+        shown[name] = None if value is None else escaped(_cut(text, longest))
     return shown
+
+
+def _money(value: Decimal) -> str:
+    """Return a decimal without the zeros at its end, but with two digits if it has as many.
+
+    Example:
+        >>> _money(Decimal("12.5000")), _money(Decimal("12.0")), _money(Decimal("12.00000"))
+        ('12.50', '12.0', '12.00')
+    """
+    whole, point, digits = f"{value:f}".partition(".")
+    return whole + point + digits[:2] + digits[2:].rstrip("0")
 
 
 def _cut(text: str, longest: int) -> str:

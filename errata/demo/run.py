@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
@@ -22,17 +22,18 @@ from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.screen import Screen, print_summary
 from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Watch
 from errata.deploy.deployment import prepare
+from errata.page import PORT
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.report import FOREVER
-from errata.run.supervisor import Supervisor, network_commands
+from errata.run.supervisor import Supervisor, network_commands, page_command
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
 from errata.topics.admin import create_topics
-from errata.topics.broker import EmbeddedBroker
+from errata.topics.broker import EmbeddedBroker, is_free
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 
@@ -61,6 +62,7 @@ class Stage:
         spark_options: Options for `errata spark`.
         reference: The network to run in place of the demo's: it has the same arcs.
         apart: Whether each scope has a process of its own.
+        page: The port of the page; None: no page.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Stage:
         spark_options: Sequence[str] = (),
         reference: str = "",
         apart: bool = False,
+        page: int | None = None,
     ) -> None:
         self.broker, self.spark = broker, spark
         reference = reference or f"errata.demo.{'bars' if spark else 'tape'}:net"
@@ -82,6 +85,8 @@ class Stage:
         self.plan: Plan = prepare(load(reference), place, self.cluster)
         self.environ = environment(broker.bootstrap_servers, state=state)
         commands = network_commands(reference, self.plan, spark=spark_options, apart=apart)
+        if page is not None:
+            commands |= page_command(reference, page, commands)
         self.supervisor = Supervisor(commands, environ=self.environ, say=say)
         self.watch = Watch(self.cluster, self.plan)
         self.bars = Watch(self.cluster, self.plan, results=BARS, live=True) if spark else None
@@ -169,6 +174,7 @@ def stage(
     spark_options: Sequence[str] = (),
     reference: str = "",
     apart: bool = False,
+    page: int | None = None,
 ) -> Iterator[Stage]:
     """Set up broker and network (see `Stage`) in a temporary folder; remove them afterwards."""
     with (
@@ -184,6 +190,7 @@ def stage(
             spark_options=spark_options,
             reference=reference,
             apart=apart,
+            page=page,
         )
         try:
             yield running
@@ -254,12 +261,13 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def main(*, fast: bool = False, spark: bool = True) -> int:
+def main(*, fast: bool = False, spark: bool = True, ui: bool = True) -> int:
     """Run the demo.
 
     Args:
         fast: Play the tape in 12 s, not at a watchable pace.
         spark: Whether there are bars on Spark.
+        ui: Whether to serve its page; on a terminal it stays until Ctrl-C.
 
     Returns:
         0 if the audit finds no differences and the modes agree.
@@ -275,7 +283,14 @@ def main(*, fast: bool = False, spark: bool = True) -> int:
         if not line.startswith("started "):
             screen.say(line)
 
-    with stage(print_line, spark=spark) as on:
+    page = (PORT if is_free(PORT) else 0) if ui else None
+    with stage(print_line, spark=spark, page=page) as on:
         verdict = run(on, screen, seconds=ticker.FAST_S if fast else ticker.WATCHABLE_S)
         print_summary(screen.console, on.watch, verdict)
+        if ui and screen.console.is_terminal and sys.stdin.isatty():
+            screen.say("the page stays until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                while True:
+                    on.supervisor.poll()
+                    sleep(_TICK_S)
     return 0 if verdict.clean else 1

@@ -19,6 +19,7 @@ from errata.schemas.errors import ErrataError
 
 _TURN_S = 0.1
 _GRACE_S = 2
+_EVERYWHERE = {"0.0.0.0", "::"}
 
 
 class ListenError(ErrataError):
@@ -95,7 +96,8 @@ def serve(
         if server.started and not is_told:
             is_told = True
             at, port = listening.getsockname()[:2]
-            ready(f"http://{f'[{at}]' if ':' in at else at}:{port}/")
+            shown = "localhost" if at in _EVERYWHERE else f"[{at}]" if ":" in at else at
+            ready(f"http://{shown}:{port}/")
         time.sleep(_TURN_S)
     live.end()
     server.should_exit = True

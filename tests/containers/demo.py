@@ -1,6 +1,7 @@
 """The demo as `docker compose up` starts it, in a project of its own."""
 
 import os
+import re
 import subprocess
 from time import monotonic, sleep
 from uuid import uuid4
@@ -29,6 +30,7 @@ class Demo:
             "KAFKA_IMAGE": kafka_image,
             "TICKER_SECONDS": "8",
             "AUDIT": "--wait 240",
+            "PAGE_PORT": "0",
         }
 
     def compose(self, *arguments: str) -> str:
@@ -77,6 +79,14 @@ class Demo:
     def await_ready(self, role: str) -> None:
         for name in self.containers(role):
             self.await_healthy(name)
+
+    def page(self) -> str:
+        """Return the address of the page, with its token."""
+        deadline = monotonic() + LIMIT_S
+        while not (found := re.search(r"localhost:9470(/\S+)", self.compose("logs", "page"))):
+            assert monotonic() < deadline, self.compose("logs", "page")
+            sleep(0.5)
+        return f"http://{self.compose('port', 'page', '9470').strip()}{found[1]}"
 
     def audit(self) -> str:
         """Let everything be processed, and return what the audit says: that nothing differs."""

@@ -4,7 +4,10 @@ The tape is played again for each step: trades that are there are inserted again
 come back and go.
 """
 
+import json
 from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -47,6 +50,16 @@ def test_the_demo_comes_up(fine: Demo) -> None:
     }
     for role in ROLES:
         fine.await_ready(role)
+
+
+def test_the_page_needs_the_token_that_its_log_has(fine: Demo) -> None:
+    address, _, token = fine.page().partition("?token=")
+    asked = Request(f"{address}api/network", headers={"Authorization": f"Bearer {token}"})
+    with urlopen(asked, timeout=30) as answer:
+        assert json.load(answer)["network"] == "tape"
+    with pytest.raises(HTTPError, match="401") as refused:
+        urlopen(address, timeout=30)
+    refused.value.close()
 
 
 def test_sigterm_ends_each_role_in_good_order_before_docker_kills_it(fine: Demo) -> None:

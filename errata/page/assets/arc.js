@@ -66,8 +66,8 @@ async function showTable(place, name, about, keys, asOf) {
     const numbers = names.map((field, at) => (NUMBERS.test(about.fields[field]) ? at : -1)).filter((at) => at >= 0);
     const rows = found.tuples.map((row, at) => [
       ...names.map((field) => value(row[field], about.fields[field].startsWith("timestamp") ? "tight" : "")),
-      tupleLink("arc", name, found.keys[at], "history"),
-      about.is_source ? "" : tupleLink("why", name, found.keys[at], "why"),
+      tupleLink("arc", name, found.keys[at], "history", { class: "tight" }),
+      about.is_source ? "" : tupleLink("why", name, found.keys[at], "why", { class: "tight" }),
     ]);
     const rest = found.count > found.tuples.length ? `the first ${number(found.tuples.length)} of ${number(found.count)}` : number(found.count);
     const at = found.at_ms === null ? "before the first epoch" : `after epoch ${found.epoch}, ${time(found.at_ms)} UTC`;
@@ -99,7 +99,7 @@ async function showHistory(place, name, about, keys) {
       const values = line.after ?? line.before;
       return [time(line.epoch * EPOCH_MS), line.op, isOne ? "" : value(about.identity.map((field) => values[field]).join(", ")),
         h("div", {}, changes(line.before, line.after, about.identity)),
-        about.is_source ? "" : tupleLink("why", name, line.key, "why")];
+        about.is_source ? "" : tupleLink("why", name, line.key, "why", { class: "tight" })];
     });
     const rest = found.count > rows.length ? `, the newest ${rows.length} of ${number(found.count)}` : "";
     parts.push(h("div", { class: "scroll", tabindex: 0, "aria-label": "The revisions" },

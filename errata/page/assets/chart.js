@@ -2,6 +2,7 @@
 /* global uPlot */
 import { h } from "./dom.js";
 import { tupleAt } from "./corrections.js";
+import { time } from "./format.js";
 
 const EPOCH_MS = 50;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -60,13 +61,22 @@ function overTime(revisions, field) {
 }
 
 function plot(place, data, field, isSeries, choose) {
+  const span = (data.x.at(-1) ?? 0) - (data.x[0] ?? 0);
+  const day = 86_400;
+  const tick = (seconds) => {
+    const text = new Date(seconds * 1000).toISOString();
+    return span > 3 * day ? text.slice(0, 10) : span > day ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(11, span > 300 ? 16 : 19);
+  };
   const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") } };
   const chart = new uPlot({
     width: Math.max(320, place.clientWidth), height: 260, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     cursor: { points: { size: 9 } },
-    axes: [axis, { ...axis, size: 80 }],
+    axes: [
+      { ...axis, space: 90, values: (_, splits) => splits.map(tick) },
+      { ...axis, size: (_, values) => 24 + 7 * Math.max(0, ...(values ?? []).map((text) => String(text ?? "").length)) },
+    ],
     series: [
-      { label: isSeries ? "window" : "at" },
+      { label: isSeries ? "window" : "at", value: (_, seconds) => (seconds === null ? "" : time(seconds * 1000)) },
       { label: `${field} before`, stroke: colour("--old"), width: 0, paths: () => null, points: { show: true, size: 7, stroke: colour("--old"), fill: colour("--ground") } },
       { label: field, stroke: colour("--new"), width: 1.5, paths: isSeries ? undefined : uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 5, fill: colour("--new") } },
     ],

@@ -18,9 +18,8 @@ export const tupleAt = (view, arc, key) =>
 export function changes(before, after, identity) {
   const names = Object.keys(after ?? before ?? {}).filter((name) => !identity.includes(name));
   const changed = names.filter((name) => !before || !after || before[name] !== after[name]);
-  return changed.map((name) => h("div", {}, h("span", { class: "faint" }, `${name} `),
-    before ? value(before[name], "old") : null, before && after ? " \u2192 " : null,
-    after ? value(after[name], "new") : before ? " \u2192 deleted" : null));
+  return [after ? null : h("div", {}, "deleted"), ...changed.map((name) => h("div", {}, h("span", { class: "faint" }, `${name} `),
+    before ? value(before[name], "old") : null, before && after ? " \u2192 " : null, after ? value(after[name], "new") : null))];
 }
 
 export const identityOf = (identity, values) =>
@@ -65,7 +64,7 @@ function line(row, isFresh) {
     h("td", { class: "tight" }, clock(row.at_ms)),
     h("td", { class: "tight" }, h("a", { href: `#/arc/${encodeURIComponent(row.arc)}` }, row.arc)),
     h("td", {}, tupleLink("arc", row.arc, row.key, identityOf(row.identity, values))),
-    h("td", {}, row.op === "insert" ? h("span", { class: "faint" }, "new ") : null, changes(row.before, row.after, row.identity)),
+    h("td", { class: "changes" }, row.op === "insert" ? h("span", { class: "faint" }, "new ") : null, changes(row.before, row.after, row.identity)),
     h("td", { class: "tight" }, row.age_ms === null ? "" : `${duration(Math.max(0, row.age_ms))} before`),
     h("td", {}, cost + shared),
     h("td", { class: "tight" }, tupleLink("why", row.arc, row.key, "why", { "aria-label": `why ${row.arc} was corrected` })));
