@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from errata.version import VERSION
 
 if TYPE_CHECKING:
+    from errata.client.changes import Change, Changes, follow
     from errata.client.reading import Table, read
     from errata.processors.aggregates.by_value import CompensatingByValue
     from errata.processors.aggregates.compensating import Compensating
@@ -18,21 +19,27 @@ if TYPE_CHECKING:
     from errata.processors.declare.network import Network, Stream
     from errata.processors.expressions.opaque import python
     from errata.processors.windows.time_windows import hopping, sliding, tumbling
+    from errata.render.history import History, plot
     from errata.schemas.errors import ErrataError
 
 __version__ = VERSION
 
 __all__ = [
+    "Change",
+    "Changes",
     "Compensating",
     "CompensatingByValue",
     "ErrataError",
+    "History",
     "Network",
     "NetworkError",
     "Stream",
     "Table",
     "__version__",
+    "follow",
     "hopping",
     "ohlc",
+    "plot",
     "python",
     "read",
     "sliding",
@@ -40,6 +47,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Change": "client.changes",
+    "Changes": "client.changes",
+    "History": "render.history",
+    "follow": "client.changes",
+    "plot": "render.history",
     "Compensating": "processors.aggregates.compensating",
     "CompensatingByValue": "processors.aggregates.by_value",
     "ErrataError": "schemas.errors",

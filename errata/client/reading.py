@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from time import monotonic, sleep
 from typing import Any
@@ -23,12 +24,13 @@ from errata.observe.diagnosis import holder
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
 from errata.processors.boxes.matching import among, with_identities
-from errata.processors.declare.network import Stream
+from errata.processors.declare.network import Network, Stream
 from errata.processors.reports.progress_view import settled
 from errata.processors.wire.report import FOREVER, INTERVAL_MS, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.arrow import tuple_batch
+from errata.schemas.errors import ErrataError
 from errata.schemas.fields import physical
 from errata.settings.place import overlaid, read_settings
 from errata.spark_jobs.as_of import Reports
@@ -39,9 +41,42 @@ from errata.topics.cluster import Cluster, TopicPartition
 
 WAIT_S = 5.0
 """How long a reader waits for an epoch that is not complete yet."""
+Moment = str | datetime | int
+"""An ISO time, a `datetime` (UTC without a zone), or ms since 1970."""
 CLOCKS_MS = 60_000
 """How far the clocks of brokers and of ingest may differ; epochs are found by record times."""
 _PAUSE_S = 0.02
+
+
+class UnknownFieldError(ErrataError):
+    """An arc has no field of a name."""
+
+
+def require_fields(arc: Arc, names: Iterable[str]) -> None:
+    """Check that an arc has visible fields.
+
+    Raises:
+        UnknownFieldError: If it has not.
+    """
+    for name in names:
+        if name not in arc.visible:
+            raise UnknownFieldError(
+                f"arc {arc.name!r} has no field {name!r}; it has: {', '.join(arc.visible)}"
+            )
+
+
+def moment_ms(moment: Moment) -> int:
+    """Return a time in ms since 1970.
+
+    Example:
+        >>> moment_ms("1970-01-01T01:00+01:00"), moment_ms(datetime(1970, 1, 1)), moment_ms(5)
+        (0, 0, 5)
+    """
+    if isinstance(moment, int):
+        return moment
+    at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +110,28 @@ class Table:
         """The tuples as dicts of plain values: times are ms (or us) since 1970."""
         return rows.tuples(self.kind, self.content)
 
+    def only(
+        self, where: Mapping[str, Any], *, since: Moment | None = None, until: Moment | None = None
+    ) -> Table:
+        """Return the table with some of its tuples; see `read` for the choices.
+
+        Raises:
+            UnknownFieldError: If it has no such field.
+        """
+        kept = pl.repeat(True, self.content.height, dtype=pl.Boolean, eager=True)
+        if where:
+            require_fields(self.kind, where)
+            typed = self.to_polars()
+            for name, value in where.items():
+                column = typed[name]
+                kept &= column.is_null() if value is None else (column == value).fill_null(False)
+        times = self.kind.event_times(self.content)
+        if since is not None:
+            kept &= (times >= moment_ms(since)).fill_null(False)
+        if until is not None:
+            kept &= (times < moment_ms(until)).fill_null(False)
+        return replace(self, content=self.content.filter(kept))
+
     def to_arrow(self) -> pa.Table:
         """Return the tuples with logical types: decimals, times with their zone, dates."""
         return pa.Table.from_batches([tuple_batch(self.kind, self.content)])
@@ -92,6 +149,9 @@ def read(
     arc: Stream,
     as_of: int | None = None,
     *,
+    where: Mapping[str, Any] | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     settings: Settings | None = None,
     wait_s: float = WAIT_S,
 ) -> Table:
@@ -108,6 +168,10 @@ def read(
         as_of: The epoch; None for the last one that is known to be complete. That can be an earlier
             epoch than in the last call: after a task has got new input, only its next report shows
             how far it had come.
+        where: Only tuples with these values of some fields, as `Table.to_polars` has them.
+        since: Only tuples of this event time or later: an ISO time, a `datetime` (UTC without a
+            zone), or ms since 1970.
+        until: Only tuples of an earlier event time than this.
         settings: Settings by their names in `errata.toml`, as ``kafka.bootstrap.servers``; they
             override that file and the environment.
         wait_s: How long to wait for `as_of` to be complete, in seconds.
@@ -121,9 +185,18 @@ def read(
         HistoryLostError: If tuples of that epoch may have been removed by compaction, by retention
             or by a new version of the plan. A returned table is complete.
     """
+    with opened(arc.network, settings) as deployment:
+        name = deployment.require_topic(arc.name)
+        table = table_of(deployment, name, as_of=as_of, wait_s=wait_s)
+    return table.only(where or {}, since=since, until=until)
+
+
+@contextmanager
+def opened(network: Network, settings: Settings | None) -> Iterator[DeployedNetwork]:
+    """Yield a network as it is deployed on the cluster that the settings name."""
     place = read_settings(overlaid(os.environ, settings or {}))
-    with as_it_runs(open_network(arc.network, place)) as deployment:
-        return table_of(deployment, deployment.require_topic(arc.name), as_of=as_of, wait_s=wait_s)
+    with as_it_runs(open_network(network, place)) as deployment:
+        yield deployment
 
 
 def table_of(
