@@ -171,6 +171,11 @@ class Connection:
         try:
             return kind({**common, **defaults, **self._settings, **(laws or {})})
         except (KafkaException, TypeError, ValueError) as error:
+            if "SASL mechanism GSSAPI" in str(error):
+                raise ClusterError(
+                    "sasl.mechanism is not set, and its default GSSAPI is not built in; set "
+                    "sasl.mechanism (as PLAIN or SCRAM-SHA-512), sasl.username and sasl.password"
+                ) from None
             raise ClusterError(
                 f"a Kafka setting is refused: {self.clean(error)}; correct it"
             ) from None  # the cause may quote a secret

@@ -20,7 +20,7 @@ from errata.cli.output import for_people, print_lines, print_table
 from errata.client.input_file import CsvColumns, open_input, read_input
 from errata.client.recorded import Recorded, recorded
 from errata.client.texts import display_values
-from errata.observe.diagnosis import silent_filters
+from errata.observe.diagnosis import silent_filters, taken_for_ms
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
@@ -50,6 +50,10 @@ EpochColumnOption = Annotated[
 ]
 RECORDS_AN_EPOCH = 10_000
 """Records of an epoch when a topic is replayed."""
+
+
+class NothingTakenError(ErrataError):
+    """Every record of the input was refused."""
 
 
 class OutputError(ErrataError):
@@ -148,7 +152,10 @@ def local(
             columns = CsvColumns(op_column, epoch_column)
             play(driver, pieces_of(driver, inputs or (), stack, progress, columns))
         progress.stop()
-        _print_refused(driver)
+        refused = _print_refused(driver)
+        for name, source in driver.plan.topology.sources.items():
+            if note := taken_for_ms(source, driver.ingests[name].report.watermark):
+                complain(note)
         for note in silent_filters(driver.plan, driver.counts().values()):
             complain(note)
         several = len({*(revisions or ()), *(table or ())}) > 1
@@ -156,6 +163,16 @@ def local(
             _print_revisions(driver, arc, people=people, several=several)
         for arc in dict.fromkeys(table or ()):
             _print_content(driver, arc, people=people, several=several)
+        taken = sum(counts.get("inserted", 0) + counts.get("deleted", 0) + counts.get("replaced", 0)
+                    for counts in driver.counts().values())  # fmt: skip
+        if not (revisions or table):
+            names = ", ".join(driver.plan.boxes) or ", ".join(driver.plan.topology.sources)
+            complain(
+                f"{taken} revisions were taken in, and nothing is printed: ask for an arc with "
+                f"--table or --revisions; there are {names}"
+            )
+        if refused and not taken:
+            raise NothingTakenError("nothing was taken in: every record was refused")
 
 
 def pieces_of(
@@ -309,14 +326,19 @@ def tracked(
 # -------------------------------------------------------------------------------- output
 
 
-def _print_refused(driver: Driver) -> None:
-    """Print the dead letters on standard error: a line for each reason, with the first one."""
+def _print_refused(driver: Driver) -> int:
+    """Print the dead letters on standard error: a line for each reason, with the first one.
+
+    Returns:
+        Their number.
+    """
     dead_letters = driver.dead_letters()
     for reason, count in Counter(dead_letter.reason for dead_letter in dead_letters).items():
         first = next(dead_letter for dead_letter in dead_letters if dead_letter.reason == reason)
         place = f"record {first.offset + 1} of {first.topic.removeprefix('source.')}: "
         place = "" if first.is_of_box else place
         complain(f"{count} refused, {reason}; the first is {place}{first.detail}")
+    return len(dead_letters)
 
 
 def _print_revisions(driver: Driver, arc: str, *, people: bool, several: bool) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from errata.client import rows
-from errata.client.reading import Moment, Tail, moment_ms, opened
+from errata.client.reading import Moment, Tail, moment_ms, network_of, opened
 from errata.observe.network_progress import current
 from errata.processors.declare.network import Stream
 from errata.processors.wire.report import INTERVAL_MS
@@ -80,7 +80,7 @@ class Changes:
     def __init__(self, arc: Stream, *, since: Moment | None, settings: Settings | None) -> None:
         self._stack, self._ending, self._turn = ExitStack(), threading.Event(), threading.Lock()
         with ExitStack() as opening:
-            deployment = opening.enter_context(opened(arc.network, settings))
+            deployment = opening.enter_context(opened(network_of(arc), settings))
             name = deployment.require_topic(arc.name)
             progress = current(deployment.cluster, deployment.plan)
             opening.callback(progress.close)

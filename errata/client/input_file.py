@@ -13,14 +13,17 @@ be seen.
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import io
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -31,9 +34,14 @@ from errata.schemas.fields import Fields, FieldType
 from errata.schemas.json_text import quoted
 from errata.schemas.revisions import AFTER, BEFORE
 
+log = logging.getLogger("errata")
+
 OLD = "old_"
+_LOOKED_AT = 100
+"""Lines of JSON in which misspelt names are looked for."""
 OP = "@op"
 """The column of the op, once it is read."""
+_LIKENESS = 0.7
 MOST_CUTS = 1_000
 """Most epochs of a CSV file that end because an identity comes again; the rest is one epoch."""
 _OPS = {"insert": ("i", "c", "r", "create", "new", "add"), "replace": ("u", "update", "correct"),
@@ -129,6 +137,11 @@ class CsvLines:
             if n in after_columns or n in before_columns
         ]
         self._cuts = _Cuts()
+        own = {*after_columns.values(), *before_columns.values(), "op", OP}
+        special = (self._special.op, self._special.epoch)
+        self.unknown = [c for c in found if c not in own and c not in special]
+        """Columns that are passed over."""
+        self.known = [*after_columns, *before_columns]
 
     def lines(self, piece: bytes) -> list[bytes]:
         """Return the lines of some rows of the file."""
@@ -224,6 +237,18 @@ class _Cuts:
         return cuts
 
 
+def misspelt(unknown: Iterable[str], missing: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield names of an input that look like fields which it lacks, with the field.
+
+    Example:
+        >>> list(misspelt(["nots", "venue"], ["note", "price"]))
+        [('nots', 'note')]
+    """
+    for name in unknown:
+        for meant in difflib.get_close_matches(name, list(missing), n=1, cutoff=_LIKENESS):
+            yield name, meant
+
+
 def _if(condition: pl.Expr, *parts: pl.Expr) -> pl.Expr:
     return pl.when(condition).then(pl.concat_str(parts)).otherwise(pl.lit(""))
 
@@ -305,14 +330,42 @@ def read_input(
                     f'input {file!r} is JSON: its lines have an op, and {{"epoch": true}} ends an '
                     "epoch; --op-column and --epoch-column are for CSV"
                 )
+            _note_misspelt(file, arc, *_names_in(first))
             for piece in chain([first], pieces):
                 yield from _split(list(filter(bytes.strip, piece)))
             return
         rows = CsvLines(arc, first.pop(0), name=file, columns=columns)
+        _note_misspelt(file, arc, rows.unknown, rows.known)
         for text in _whole_rows(chain([first], pieces)):
             yield from rows.epochs(text)
     except (EOFError, gzip.BadGzipFile, OSError) as error:
         raise InputError(f"input {file!r} can't be read: {error}") from error
+
+
+def _names_in(lines: list[bytes]) -> tuple[list[str], list[str]]:
+    """Return the names of fields in the first lines of JSON, twice: as they may be either."""
+    found = dict[str, None]()
+    for line in lines[:_LOOKED_AT]:
+        try:
+            content = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        for side in ("before", "after"):
+            if isinstance(content, dict) and isinstance(content.get(side), dict):
+                found |= dict.fromkeys(content[side])
+    return [*found], [*found]
+
+
+def _note_misspelt(file: str, arc: Arc, names: Iterable[str], known: Iterable[str]) -> None:
+    """Log names that are no fields of a source, but look like one that the input lacks."""
+    there = set(known)
+    missing = [field for field in arc.visible if field not in there]
+    unknown = [name for name in names if name not in arc.fields]
+    for name, meant in misspelt(unknown, missing):
+        log.warning(
+            "input %r has %r, which is no field of source %r; is %r meant, which it lacks?",
+            file, name, arc.name, meant,
+        )  # fmt: skip
 
 
 def _pieces(stream: Any) -> Iterator[list[bytes]]:

@@ -185,10 +185,28 @@ def read(
         HistoryLostError: If tuples of that epoch may have been removed by compaction, by retention
             or by a new version of the plan. A returned table is complete.
     """
-    with opened(arc.network, settings) as deployment:
+    with opened(network_of(arc), settings) as deployment:
         name = deployment.require_topic(arc.name)
         table = table_of(deployment, name, as_of=as_of, wait_s=wait_s)
     return table.only(where or {}, since=since, until=until)
+
+
+class NoArcError(ErrataError):
+    """Something else was given where the arc of a network is needed."""
+
+
+def network_of(arc: Stream) -> Network:
+    """Return the network of an arc.
+
+    Raises:
+        NoArcError: If it is none.
+    """
+    if not isinstance(arc, Stream):
+        raise NoArcError(
+            "needs an arc of a network, as net.source(...) and its boxes return them; found "
+            f"{arc!r}: import it from the network's file, as `from tape import totals`"
+        )
+    return arc.network
 
 
 @contextmanager

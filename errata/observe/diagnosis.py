@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.topology import ingest_scope
+from errata.processors.plan.topology import Source, ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import (
@@ -172,6 +173,7 @@ def complaints(
     listed += foreign_records(view)
     listed += watermarks_ahead(view, now_ms=now_ms)
     listed += most_refused(view)
+    listed += times_in_seconds(view)
     waiting = {task: report.waits for task, report in view.reports.items() if report.waits}
     for task, what in sorted(waiting.items()):
         told = WAITING.get(what, f"it waits ({what})")
@@ -233,6 +235,30 @@ def watermarks_ahead(view: View, *, now_ms: int) -> Iterator[Complaint]:
                     "it by more than keep= are refused (see `errata dead-letters`)"
                 )
                 yield Complaint(task, reason, epoch * INTERVAL_MS)
+
+
+_SECONDS_OF_OUR_TIME = range(631_152_000, 4_102_444_800)
+"""1990 to 2100 in seconds; in ms these are the weeks after the 8th of January 1970."""
+
+
+def taken_for_ms(source: Source, watermark_ms: int) -> str:
+    """Return a sentence if the event times of a source look like seconds; "" if they don't."""
+    if source.event_time is not None or watermark_ms not in _SECONDS_OF_OUR_TIME:
+        return ""
+    field, at = source.arc.event_time, datetime.fromtimestamp(watermark_ms / 1000, UTC)
+    return (
+        f"the event times of source {source.arc.name!r} are around {at:%Y-%m-%d}: are they "
+        f"seconds? Field {field!r} is read as {source.arc.fields[field]}; declare it as long, and "
+        f'event_time="timestamp_seconds({field})"'
+    )
+
+
+def times_in_seconds(view: View) -> Iterator[Complaint]:
+    """Yield a complaint for each ingest task whose event times look like seconds."""
+    for name, source in view.plan.topology.own_sources.items():
+        for task in view.tasks(ingest_scope(name)):
+            if told := taken_for_ms(source, view.of(task).watermark):
+                yield Complaint(task, told, None)
 
 
 def most_refused(view: View) -> Iterator[Complaint]:

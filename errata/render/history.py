@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from errata.client.reading import UnknownFieldError, opened, require_fields
+from errata.client.reading import UnknownFieldError, network_of, opened, require_fields
 from errata.client.rows import revisions as as_lines
 from errata.client.told import ArcHistory
 from errata.observe.network_progress import current
@@ -88,7 +88,7 @@ def plot(
         UnknownFieldError: If there is no such field, or it has no numbers.
         NotDeployedError: If the network doesn't run there.
     """
-    with opened(arc.network, settings) as deployment:
+    with opened(network_of(arc), settings) as deployment:
         name = deployment.require_topic(arc.name)
         kind = deployment.plan.topology.arcs[name]
         _require_number(kind, value)

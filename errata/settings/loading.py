@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network, Stream
 from errata.processors.declare.options import nearest, options_of
 from errata.schemas.errors import ErrataError
@@ -75,8 +76,10 @@ def _run(reference: str, path: Path) -> ModuleType:
     sys.modules[module.__name__] = module  # dataclasses and pickle look here
     try:
         exec(compile(source, str(path), "exec"), vars(module))
-    except (ErrataError, KeyboardInterrupt):
+    except (NetworkError, KeyboardInterrupt):
         raise
+    except ErrataError as error:
+        raise LoadError(reference, f"{_place_of(error, str(path))}{error}") from error
     except BaseException as error:  # a user's file may raise anything, including SystemExit
         raise LoadError(reference, _error_line(error, str(path))) from error
     return module
@@ -103,6 +106,12 @@ def _add_to_path(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
+def _place_of(error: BaseException, file: str) -> str:
+    """Return the file and line of it in which an error was raised, as ``file, line 3: ``."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f"{file}, line {frames[-1].lineno}: " if frames else ""
+
+
 def _error_line(error: BaseException, file: str | None = None) -> str:
     """Return one line on an error in a user's file: the file, the line, and the error."""
     if isinstance(error, SyntaxError):
@@ -112,7 +121,23 @@ def _error_line(error: BaseException, file: str | None = None) -> str:
     text = " ".join(str(error).split())
     last = last_frames[-1]
     told = f"{last.filename}, line {last.lineno}: {type(error).__name__}: {text}"
-    return told + (_option_meant(text) if isinstance(error, TypeError) else "")
+    if isinstance(error, TypeError):
+        return told + _option_meant(text)
+    return told + (_method_meant(error) if isinstance(error, AttributeError) else "")
+
+
+def _method_meant(error: AttributeError) -> str:
+    """Return which method of a network or an arc an unknown one is likely to mean."""
+    owner = type(error.obj)
+    if owner not in (Network, Stream) or not error.name:
+        return ""
+    other = Network if owner is Stream else Stream
+    if callable(getattr(other, error.name, None)):
+        of = f"the network: net.{error.name}" if owner is Stream else f"an arc: arc.{error.name}"
+        return f"; it is a method of {of}(...)"
+    methods = [name for name, each in vars(owner).items() if callable(each) and name[0] != "_"]
+    meant = nearest(error.name, methods)
+    return f"; write .{meant}(...)" if meant else f"; it has {', '.join(methods)}"
 
 
 def _option_meant(text: str) -> str:

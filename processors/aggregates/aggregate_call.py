@@ -19,7 +19,7 @@ from errata.processors.expressions.errors import ExpressionError
 from errata.processors.expressions.expression import Expression, lowered
 from errata.processors.expressions.literals import number
 from errata.processors.expressions.lower import Lowering
-from errata.processors.expressions.parse import check, position, read
+from errata.processors.expressions.parse import check, position, read, written_name
 from errata.schemas.fields import Fields, FieldType
 
 
@@ -212,8 +212,9 @@ class _CallExtractor:
             self.calls.append(self._call(name, call, ignore_nulls, condition, start))
             return column
         if isinstance(call, exp.AggFunc):
+            name = written_name(self.text, call)
             raise self._refusal(
-                call, "an aggregate function", f"{call.key}, not supported", suggestion(call.key)
+                call, "an aggregate function", f"{name}, not supported", suggestion(name)
             )
         if call is not node:
             raise self._refusal(node, "an aggregate before FILTER and NULLS", _node_name(call))

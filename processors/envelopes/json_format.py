@@ -160,6 +160,7 @@ _QUOTED_TYPES = {"bytes", "uuid"}
 """Types of which a value is always a string: digits, and ``true``, are base64 too."""
 
 _NONE = {UNSET: None}
+_PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]+)?$"
 _HINT = "; base64 of a decimal is read only with a schema block that gives its scale"
 
 
@@ -264,8 +265,14 @@ class JsonTuples:
         if kind.kind.startswith("timestamp-") and is_instant(meaning):
             counted = parse(texts, FieldType("long"))
             return original, convert_instants(counted, meaning, kind), f", which is a {meaning}"
-        hint = _HINT if kind.kind == "decimal" and quoted.any() else ""
-        return original, parse(texts, kind), hint
+        parsed, hint = parse(texts, kind), ""
+        if kind.kind == "decimal":
+            wrong = texts.filter(parsed.is_null() & texts.is_not_null())
+            if wrong.str.contains(_PLAIN_NUMBER).all():
+                hint = ", which has more digits"
+            elif quoted.any():
+                hint = _HINT
+        return original, parsed, hint
 
 
 def _unscaled(binary: pl.Series) -> pl.Series:

@@ -138,7 +138,11 @@ def _unparsed(text: str, error: ParseError) -> ExpressionError:
     column = int(first.get("col") or 1) - max(len(highlight), 1)
     at = min(max(sum(len(line) + 1 for line in lines) + column, 0), max(len(text) - 1, 0))
     description = str(first.get("description") or "something else")
-    actual = f"{description} near {highlight!r}" if highlight else description
+    if description.startswith("Required keyword"):
+        description = "no operand"
+    elif description.startswith("Expecting "):
+        description = f"no {description.removeprefix('Expecting ')}"
+    actual = f"{description} after {highlight!r}" if highlight else description
     return ExpressionError(text, at, need="an SQL expression", found=actual)
 
 
@@ -173,15 +177,14 @@ def _check_node(text: str, node: exp.Expr) -> None:
 
     allowed = ALLOWED.get(type(node))
     if isinstance(node, exp.AggFunc):
-        raise refuse(
-            "a value of each tuple", f"the aggregate {node.key}", "use it in .aggregate(...)"
-        )
+        name = written_name(text, node)
+        raise refuse("a value of each tuple", f"the aggregate {name}", "use it in .aggregate(...)")
     if isinstance(node, exp.Concat):
         raise refuse(
             "one literal", "several side by side", "write \\' for a quote in a text, or ||"
         )
     if allowed is None or (isinstance(node, exp.Anonymous) and not _is_known(node)):
-        name = _written_name(text, node)
+        name = written_name(text, node)
         matches = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
         raise refuse(
             "a form that expressions support",
@@ -213,7 +216,7 @@ def _is_known(call: exp.Anonymous) -> bool:
     return isinstance(call.this, str) and call.this.lower() in FUNCTIONS
 
 
-def _written_name(text: str, node: exp.Expr) -> str:
+def written_name(text: str, node: exp.Expr) -> str:
     """Return the written name of a call, or the parser's word for another node."""
     if isinstance(node, exp.Anonymous):
         return node.name

@@ -63,6 +63,12 @@ _LISTS_A_REACH = 64
 _GENERATION = b"\xfe" * (LONGEST_KEY + 1)
 """Key of the number of the last generation; with it begin the keys of the marks."""
 _MOST_MARKS = 16
+_ROOM = "make room"
+_REMEDIES = {
+    "lock file": "another process has it open: end that one",
+    "Permission denied": "make the folder writable for this user",
+    "Read-only file system": "make the folder writable",
+}
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
 _DAMAGE = (
     *("Corruption", "Invalid argument", "Not implemented"),
@@ -166,8 +172,9 @@ class Index:
             kind = FullIndexError
         elif any(damage in text for damage in _DAMAGE):
             kind = DamagedIndexError
+        remedy = next((told for what, told in _REMEDIES.items() if what in text), _ROOM)
         return kind(
-            f"index of {self.label} in {self.folder.name!r}: {text[:300]}; make room, or restart "
+            f"index of {self.label} in {self.folder.name!r}: {text[:300]}; {remedy}, or restart "
             "with another state folder (ERRATA_STATE): the index is then read from the arc"
         )
 
