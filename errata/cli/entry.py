@@ -23,6 +23,7 @@ from errata.version import VERSION
 _MODULES = {
     "demo": "start",
     "init": "start",
+    "infer": "infer",
     "dev": "dev",
     "broker": "broker",
     "local": "local",

@@ -62,6 +62,8 @@ _BARE = {
 """Text that JSON takes without quotes, by type; everything else is quoted and checked later."""
 
 
+OPS = frozenset(word for op, words in _OPS.items() for word in (op, *words))
+"""All words for an op."""
 _WORDS = {word: op for op, words in _OPS.items() for word in (op, *words)}
 
 
