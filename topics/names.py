@@ -90,6 +90,16 @@ def plan_topic(network: str) -> str:
     return _topic(network, PLAN)
 
 
+def acknowledging(network: str) -> str:
+    """Return the consumer group, and the transactional id, of acknowledged dead letters.
+
+    Example:
+        >>> acknowledging("tape")
+        'tape.dead-letters'
+    """
+    return dead_letters_topic(network)
+
+
 def putting_back(network: str, source: str) -> str:
     """Return the transactional id of who puts the watermark of a source back."""
     return f"{network}.put-back.{source}"

@@ -37,6 +37,9 @@ NetworkArgument = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs, not a table.")]
+TextOption = Annotated[
+    bool, typer.Option("--text", help="The text for people, also where output is not a terminal.")
+]
 
 
 DEFAULT = "list"

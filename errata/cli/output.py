@@ -18,6 +18,16 @@ def for_people() -> bool:
     return sys.stdout.isatty()
 
 
+def wants_text(as_json: bool, as_text: bool) -> bool:
+    """Return whether text for people is to be printed, not JSON.
+
+    Args:
+        as_json: Whether ``--json`` is given.
+        as_text: Whether ``--text`` is given.
+    """
+    return as_text or (for_people() and not as_json)
+
+
 def print_lines(lines: Iterable[dict[str, Any]]) -> None:
     """Print JSON lines."""
     from errata.client import rows  # a command that prints none need not load it

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from errata.cli.app import JsonOption, NetworkArgument, command, group
-from errata.cli.output import for_people, print_lines, print_table
+from errata.cli.app import JsonOption, NetworkArgument, TextOption, command, group
+from errata.cli.output import print_lines, print_table, wants_text
 from errata.deploy.preview import Preview, preview
 from errata.deploy.versions import plan_next
 from errata.processors.tasks import subjects
@@ -31,6 +31,7 @@ def plan(
         bool, typer.Option("--check", help="Status 1 if deploying would create or change anything.")
     ] = False,
     as_json: JsonOption = False,
+    as_text: TextOption = False,
 ) -> None:
     """Show what `errata deploy` would create and change on the cluster; changes nothing.
 
@@ -44,7 +45,7 @@ def plan(
         planned = preview(network, place, cluster, registry(cluster, place.registry))
     finally:
         cluster.close()
-    if as_json or not for_people():
+    if not wants_text(as_json, as_text):
         print_lines([as_data(planned)])
     else:
         show(planned)
@@ -126,7 +127,7 @@ _group = group(
 
 
 @command("check", of=_group, example="errata schemas check tape.py --json")
-def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
+def check(net: NetworkArgument, as_json: JsonOption = False, as_text: TextOption = False) -> None:
     """Compare the schemas that a deploy would register with those that the registry has.
 
     For each subject: new (there is no schema yet), same (the registry has this schema), compatible
@@ -143,7 +144,7 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
     finally:
         cluster.close()
     bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
-    if as_json or not for_people():
+    if not wants_text(as_json, as_text):
         print_lines(vars(verdict) for verdict in verdicts)
     else:
         print_table(

@@ -11,8 +11,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from errata.cli.app import JsonOption, NetworkArgument, command, deployed
-from errata.cli.output import cell, for_people, print_lines, table
+from errata.cli.app import JsonOption, NetworkArgument, TextOption, command, deployed
+from errata.cli.output import cell, print_lines, table, wants_text
 from errata.client.status_text import as_data, why_held, why_watermark
 from errata.client.texts import as_time
 from errata.observe.diagnosis import STALE_MS
@@ -45,6 +45,7 @@ def status_(
         bool, typer.Option("--watch", help="Refresh twice a second until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
+    as_text: TextOption = False,
 ) -> None:
     """Show how far every task has come, and which task holds which frontier back, since when.
 
@@ -55,7 +56,7 @@ def status_(
     with Stop() as stop, deployed(net) as deployment:
         progress = Progress(deployment.cluster, plan=deployment.plan, believes=True)
         look = partial(_look, progress, deployment.registry)
-        if as_json or not for_people():
+        if not wants_text(as_json, as_text):
             stop.running = watch
             print_lines([as_data(look())])
             while watch and not stop():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from errata.client.sending import Parcel, deliver
@@ -33,6 +35,99 @@ class NoRecordError(ErrataError):
             f"write to topic {dead_letter.topic!r} of an arc; correct the source's record that it "
             "comes from (errata revise)"
         )
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """Which dead letters somebody has seen to: those up to an offset, and some more.
+
+    It is the committed position of a consumer group, with the others as its note. So Kafka's own
+    tools show how many are open, as the lag of the group.
+
+    Args:
+        upto: Dead letters before this offset of their topic are.
+        others: And those at these offsets.
+    """
+
+    upto: int = 0
+    others: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Acknowledged:
+        """Return what a note says; an empty one of a text that is none.
+
+        Example:
+            >>> Acknowledged.parse("17 19 23-24")
+            Acknowledged(upto=17, others=frozenset({24, 19, 23}))
+            >>> Acknowledged.parse("none")
+            Acknowledged(upto=0, others=frozenset())
+        """
+        if not _NOTE.fullmatch(text):
+            return cls()
+        upto, *parts = text.split()
+        ends = [(int(first), int(last or first)) for first, _, last in
+                (part.partition("-") for part in parts)]  # fmt: skip
+        if sum(max(0, last - first) for first, last in ends) > MOST_OTHERS:
+            return cls()
+        spans = [range(first, last + 1) for first, last in ends]
+        return cls(int(upto), frozenset(offset for span in spans for offset in span))
+
+    def __str__(self) -> str:
+        parts = list[list[int]]()
+        for offset in sorted(self.others):
+            if parts and parts[-1][-1] == offset - 1:
+                parts[-1][1:] = [offset]
+            else:
+                parts.append([offset])
+        return " ".join([str(self.upto), *("-".join(map(str, part)) for part in parts)])
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.upto or offset in self.others
+
+    def and_these(self, offsets: Collection[int], *, known: Sequence[int]) -> Acknowledged:
+        """Return it with more dead letters; `known` are the offsets of all that there are."""
+        done = {offset for offset in known if offset in self} | {*offsets}
+        left = [offset for offset in known if offset not in done]
+        upto = left[0] if left else max([self.upto, *(offset + 1 for offset in known)])
+        return Acknowledged(upto, frozenset(offset for offset in done if offset >= upto))
+
+
+_NOTE = re.compile(r"\d{1,18}( \d{1,18}(-\d{1,18})?)*")
+MOST_OTHERS = 1_000_000
+LONGEST_NOTE = 4_000
+"""Characters of a note: brokers take 4096 bytes."""
+
+
+class ManyGapsError(ErrataError):
+    """Too many dead letters between acknowledged ones are open."""
+
+
+def acknowledged(cluster: Cluster, network: str) -> Acknowledged:
+    """Return which dead letters are acknowledged."""
+    place = TopicPartition(names.dead_letters_topic(network), 0)
+    return Acknowledged.parse(cluster.note(names.acknowledging(network), [place]))
+
+
+def acknowledge(cluster: Cluster, network: str, state: Acknowledged) -> None:
+    """Store which dead letters are acknowledged.
+
+    Raises:
+        ManyGapsError: If they can't be told in a few thousand characters.
+        ClusterError: If the cluster refuses.
+    """
+    if len(str(state)) > LONGEST_NOTE:
+        raise ManyGapsError(
+            "too many open dead letters lie between acknowledged ones; acknowledge the oldest ones "
+            "first (all of a reason, or --all)"
+        )
+    name, place = names.acknowledging(network), TopicPartition(names.dead_letters_topic(network), 0)
+    transactions = cluster.transactions(name)
+    try:
+        transactions.begin()
+        transactions.offsets(name, {place: state.upto}, note=str(state))
+        transactions.commit()
+    finally:
+        transactions.close()
 
 
 def committed(cluster: Cluster, plan: CompiledPlan) -> Iterator[DeadLetter]:
@@ -148,6 +243,64 @@ def send_again(
     if not dry_run:
         offsets = list(deliver(cluster, list(by_record)))
     return list(zip(by_record.values(), offsets, strict=True))
+
+
+def contains(letter: DeadLetter, text: str) -> bool:
+    """Return whether the detail, the key or the value of a dead letter contains a text."""
+    wanted = text.encode()
+    return any(
+        wanted in part for part in (letter.detail.encode(), letter.key, letter.value) if part
+    )
+
+
+class EditedLineError(ErrataError):
+    """A line of a list of dead letters to be sent is malformed."""
+
+
+def edited(letters: Sequence[DeadLetter], lines: Sequence[bytes]) -> list[DeadLetter]:
+    """Return dead letters with the keys and values that lines give them.
+
+    Args:
+        letters: All dead letters.
+        lines: JSON objects as `as_plain` gives them, with another ``key``, ``value``,
+            ``key_base64`` or ``value_base64``; a side that is left out stays as it was.
+
+    Raises:
+        EditedLineError: If a line is none, or has bytes that are no base64.
+        UnknownNameError: If there is no dead letter at its place.
+        NoRecordError: If it is a tuple that a box refused.
+    """
+    found: list[DeadLetter] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            wish = json.loads(line)
+            place = RecordPlace(str(wish["topic"]), int(wish["partition"]), int(wish["offset"]))
+            sides = dict(_side(wish, side) for side in ("key", "value") if _has(wish, side))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EditedLineError(
+                f"line {number} needs a JSON object with topic, partition, offset, and key or "
+                f"value (or key_base64, value_base64), as `errata dead-letters --json` prints it; "
+                f"{error}"
+            ) from error
+        letter = letter_at(list(letters), str(place))
+        if letter.is_of_box:
+            raise NoRecordError(letter)
+        found.append(
+            replace(
+                letter, key=sides.get("key", letter.key), value=sides.get("value", letter.value)
+            )
+        )
+    return found
+
+
+def _has(wish: Mapping[str, Any], side: str) -> bool:
+    return side in wish or f"{side}_base64" in wish
+
+
+def _side(wish: Mapping[str, Any], side: str) -> tuple[str, bytes | None]:
+    if f"{side}_base64" in wish:
+        return side, base64.b64decode(wish[f"{side}_base64"], validate=True)
+    return side, None if wish[side] is None else str(wish[side]).encode()
 
 
 def as_plain(dead_letter: DeadLetter) -> dict[str, Any]:

@@ -370,6 +370,16 @@ def _note_misspelt(file: str, arc: Arc, names: Iterable[str], known: Iterable[st
         )  # fmt: skip
 
 
+def read_lines(file: str) -> list[bytes]:
+    """Return the lines of a file that are not empty.
+
+    Raises:
+        InputError: If it can't be read.
+    """
+    with open_input(file) as stream:
+        return [line for line in stream if line.strip()]
+
+
 def _pieces(stream: Any) -> Iterator[list[bytes]]:
     """Yield whole lines, unpacked; no piece is empty."""
     if _starts_gzipped(stream):

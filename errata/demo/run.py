@@ -210,6 +210,7 @@ def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
     with screen:
         with on.ticker(seconds=seconds) as playing:
             while playing.poll() is None:
+                _Signals.check()
                 on.supervisor.poll()
                 screen.show(on.progress(), on.corrections())
                 sleep(_TICK_S)
@@ -234,6 +235,7 @@ def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, 
     """
     deadline = monotonic() + limit_s
     while True:
+        _Signals.check()
         on.supervisor.poll()
         on.watch.view.poll()
         remaining = missing()
@@ -257,8 +259,20 @@ def check_spark() -> None:
         raise DemoError(f"{error}; or run: errata demo --no-spark") from error
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+class _Signals:
+    """Ends the demo on a signal, also if it came inside a callback of C, where errors are lost."""
+
+    status = 0
+
+    @classmethod
+    def handle(cls, number: int, frame: FrameType | None) -> None:
+        cls.status = 128 + number
+        raise SystemExit(cls.status)
+
+    @classmethod
+    def check(cls) -> None:
+        if cls.status:
+            raise SystemExit(cls.status)
 
 
 def main(*, fast: bool = False, spark: bool = True, ui: bool = True) -> int:
@@ -274,7 +288,9 @@ def main(*, fast: bool = False, spark: bool = True, ui: bool = True) -> int:
     """
     screen = Screen()
     screen.say(INTRODUCTION)
-    signal.signal(signal.SIGTERM, _terminate)
+    _Signals.status = 0
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _Signals.handle)
     if spark:
         check_spark()
     screen.say(f"starting an embedded Kafka broker{', and Spark' if spark else ''}")
@@ -289,8 +305,9 @@ def main(*, fast: bool = False, spark: bool = True, ui: bool = True) -> int:
         print_summary(screen.console, on.watch, verdict)
         if ui and screen.console.is_terminal and sys.stdin.isatty():
             screen.say("the page stays until Ctrl-C")
-            with suppress(KeyboardInterrupt):
+            with suppress(SystemExit):
                 while True:
+                    _Signals.check()
                     on.supervisor.poll()
                     sleep(_TICK_S)
     return 0 if verdict.clean else 1

@@ -78,7 +78,7 @@ def remains(network: Network, place: Place, cluster: Cluster, *, sinks: bool = F
     )
     topics = [t for t in existing if topic.fullmatch(t) and t not in sources | sink_topics]
     topics += [t for t in existing if sinks and t in sink_topics]
-    group = re.compile(rf"{start}\.({_any(scopes)})(\.driver|\.\d+)?")
+    group = re.compile(rf"{start}\.(({_any(scopes)})(\.driver|\.\d+)?|{names.DEAD_LETTERS})")
     members = group_members(place.kafka, prefix=f"{network.name}.")
     groups = {name: count for name, count in members.items() if group.fullmatch(name)}
     running = [f"group {name!r} has {count} members" for name, count in groups.items() if count]

@@ -134,6 +134,7 @@ def of_reader(plan: CompiledPlan) -> list[Right]:
         *(
             Right(READ, TOPIC, source.topic) for source in plan.topology.own_sources.values()
         ),  # to count
+        Right(DESCRIBE, GROUP, names.acknowledging(plan.network)),
     ]
 
 
@@ -147,6 +148,8 @@ def of_operator(plan: CompiledPlan) -> list[Right]:
         *of_reader(plan),
         *(Right(WRITE, TOPIC, source.topic) for source in sources.values()),
         Right(WRITE, TOPIC, names.plan_topic(plan.network)),
+        Right(READ, GROUP, names.acknowledging(plan.network)),
+        Right(WRITE, TRANSACTIONAL_ID, names.acknowledging(plan.network)),
         *(
             Right(WRITE, TRANSACTIONAL_ID, names.putting_back(plan.network, source))
             for source in sources

@@ -258,11 +258,10 @@ def sides_shown(arc: Arc, line: Data) -> Data:
 
 
 def _matches(letter: DeadLetter, wishes: Mapping[str, str]) -> bool:
-    text = wishes.get("text", "").encode()
     return (
         wishes.get("reason", letter.reason) == letter.reason
         and wishes.get("topic", letter.topic) == letter.topic
-        and any(text in part for part in (letter.detail.encode(), letter.key, letter.value) if part)
+        and dead_letters.contains(letter, wishes.get("text", ""))
     )
 
 

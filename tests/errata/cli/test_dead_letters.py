@@ -3,10 +3,14 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from errata import Network, python
+from errata.client.dead_letters import Acknowledged
 from errata.deploy.deployment import DeployedNetwork
 from errata.processors.plan.deployed import deploy
 from errata.processors.wire.dead_letter import decode, encode
@@ -17,6 +21,8 @@ from tests.errata.conftest import Errata
 
 PLACE = TopicPartition("source.prices", 0)
 LATE = b'{"op": "delete", "before": {"key": "later"}}'
+
+DEAD = TopicPartition("figure.dead-letters", 0)
 
 
 def insert(key: str) -> dict:
@@ -198,3 +204,100 @@ def test_status_counts_it(brittle: Driver, errata: Errata) -> None:
     (found,) = lines(errata("status", "tape.py", "--json").out)
     (counts,) = [t["counts"] for t in found["tasks"] if "scaled.refused" in t["counts"]]
     assert (counts["dead_letters"], counts["scaled.refused"]) == (1, 1)
+
+
+def test_some_can_be_listed_and_counted(fed: Driver, errata: Errata) -> None:
+    def places(*options: str) -> list[int]:
+        done = errata("dead-letters", "tape.py", *options)
+        assert done.status == 0, done.err
+        return [json.loads(line)["offset"] for line in done.out.splitlines()]
+
+    every = places()
+    assert places("--reason", "undecodable") == every[:1]
+    assert places("--contains", "later") == every[1:]
+    assert places("--topic", "source.prices") == every
+    assert places("--topic", "none") == []
+    assert places("--since", "2000-01-01") == []
+    counted = errata("dead-letters", "tape.py", "--count").out.splitlines()
+    assert list(map(json.loads, counted)) == [
+        {"reason": "unknown identity", "count": 2},
+        {"reason": "undecodable", "count": 1},
+    ]
+    text = errata("dead-letters", "tape.py", "--text").out
+    assert "dead letters of figure" in text
+    assert "2 unknown identity, 1 undecodable" in text
+
+
+def test_acknowledged_ones_are_left_out_until_all_are_asked_for(
+    fed: Driver, errata: Errata
+) -> None:
+    def count(*options: str) -> int:
+        return len(errata("dead-letters", "tape.py", *options).out.splitlines())
+
+    done = errata("dead-letters", "acknowledge", "tape.py", "--reason", "undecodable")
+    assert (done.status, done.out) == (0, "1 acknowledged; 2 are open\n")
+    assert (count(), count("--all")) == (2, 3)
+    assert "1 acknowledged ones are not listed (--all)" in errata(
+        "dead-letters", "tape.py", "--text"
+    ).out.replace("\n", " ")
+    again = errata("dead-letters", "acknowledge", "tape.py", "--all")
+    assert again.out == "2 acknowledged; 0 are open\n"
+    assert (count(), fed.cluster.groups["figure.dead-letters"]) == (
+        0,
+        {DEAD: 3},
+    )
+    fed.send_raw("prices", b"a new one")
+    fed.close_epoch()
+    assert count() == 1
+    assert errata("dead-letters", "acknowledge", "tape.py").status == 2
+    assert (
+        "has no dead letter with reason"
+        in errata("dead-letters", "acknowledge", "tape.py", "--reason", "none").err
+    )
+
+
+@given(
+    known=st.sets(st.integers(0, 60)),
+    steps=st.lists(st.sets(st.integers(0, 60)), max_size=4),
+)
+def test_any_of_them_can_be_acknowledged_and_a_note_tells_which(
+    known: set[int], steps: list[set[int]]
+) -> None:
+    state, done = Acknowledged(), set[int]()
+    for step in steps:
+        chosen = step & known
+        state = Acknowledged.parse(str(state.and_these(chosen, known=sorted(known))))
+        done |= chosen
+        assert {offset for offset in known if offset in state} == done
+    assert 1_000 not in state
+
+
+def test_a_note_that_is_none_acknowledges_nothing() -> None:
+    for text in ("", "x", "1 2-", "5 1-999999999999999999", "-1"):
+        assert Acknowledged.parse(text) == Acknowledged()
+
+
+def test_many_are_corrected_by_a_file(fed: Driver, errata: Errata, tmp_path: Path) -> None:
+    edited = []
+    for number, line in enumerate(lines(errata("dead-letters", "tape.py").out)):
+        after = {"key": f"k{number}", "at": 5, "symbol": "IBM", "price": 1}
+        line["value"] = json.dumps({"op": "insert", "after": after})
+        edited.append({name: line[name] for name in ("topic", "partition", "offset", "value")})
+    (tmp_path / "edited.jsonl").write_text("\n".join(map(json.dumps, edited)))
+    done = errata("dead-letters", "resend", "tape.py", "--from", "edited.jsonl")
+    assert (done.status, done.out) == (0, "3 of 3 dead letters sent\n")
+    fed.close_epoch()
+    assert {"k0", "k1", "k2"} <= {row["key"] for row in fed.table("prices")}
+    for text, told in (
+        ("{}", "line 1 needs a JSON object with topic, partition, offset"),
+        (
+            '{"topic": "t", "partition": 0, "offset": 99, "value": "x"}',
+            "no dead letter has the place",
+        ),
+        ('{"topic": "t", "partition": 0, "offset": 1, "value_base64": "%"}', "line 1 needs"),
+    ):
+        (tmp_path / "edited.jsonl").write_text(text)
+        wrong = errata("dead-letters", "resend", "tape.py", "--from", "edited.jsonl")
+        assert (wrong.status, told in wrong.err) == (1, True), wrong.err
+    both = errata("dead-letters", "resend", "tape.py", "--all", "--from", "edited.jsonl")
+    assert both.status == 2

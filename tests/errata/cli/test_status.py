@@ -493,7 +493,7 @@ def test_the_command_tells_it_all_as_json_or_as_a_table(
     assert (ingest["watermark_ms"], ingest["counts"]["inserted"]) == (60_000, 1)
     assert [t["held"] for t in found["tasks"]] == [None] * len(found["tasks"])
 
-    monkeypatch.setattr("errata.cli.status.for_people", lambda: True)
+    monkeypatch.setattr("errata.cli.output.for_people", lambda: True)
     table = errata("status", "tape.py")
     assert table.status == 0
     assert "ingest.prices.0" in table.out
@@ -512,7 +512,7 @@ def test_watching_goes_on_until_ctrl_c(
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr("errata.cli.status._wait", stop_at_last)
-    monkeypatch.setattr("errata.cli.status.for_people", lambda: is_terminal)
+    monkeypatch.setattr("errata.cli.output.for_people", lambda: is_terminal)
     done = errata("status", "tape.py", "--watch")
     assert (done.status, done.err) == (130, "")
     assert next(turns, "all were taken") == "all were taken"

@@ -96,8 +96,13 @@ def test_revisions_are_known_by_their_op(tmp_path: Path, errata: Errata) -> None
     assert (list(found.fields), found.op_column) == (["id", "at", "n"], "action")
     check(errata, tmp_path, file, rows=1, options=("--op-column", "action"))
     after = {"id": "a", "at": "2026-03-02T10:00:00Z", "n": 1.5, "ok": True}
-    lines = [json.dumps({"op": "insert", "after": after}), '{"epoch": true}', "no json",
-             json.dumps({"op": "delete", "before": {"id": "b", "at": "2026-03-02T10:00:00Z"}})]  # fmt: skip
+    gone = {"op": "delete", "before": {"id": "b", "at": "2026-03-02T10:00:00Z"}}
+    lines = [
+        json.dumps({"op": "insert", "after": after}),
+        '{"epoch": true}',
+        "no",
+        json.dumps(gone),
+    ]
     packed = tmp_path / "trades.jsonl.gz"
     packed.write_bytes(gzip.compress("\n".join(lines).encode()))
     found = infer(str(packed))

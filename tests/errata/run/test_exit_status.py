@@ -193,7 +193,12 @@ EVERY = dict(commands())
 def test_all_commands_are_there() -> None:
     wanted = "demo init local explain up run sweep status tail print revise end"
     assert {*wanted.split()} <= {name for name, *_ in EVERY}
-    assert {words[1] for words in EVERY if words[0] == "dead-letters"} == {"list", "show", "resend"}
+    assert {words[1] for words in EVERY if words[0] == "dead-letters"} == {
+        "list",
+        "acknowledge",
+        "show",
+        "resend",
+    }
 
 
 def example_of(found: Any) -> str:
