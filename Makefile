@@ -11,7 +11,7 @@ QUIET := $(shell [ -t 1 ] || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-spark bench-spark-state study kills-spark live-state image kafka-image image-facts screenshots vendor clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-page bench-spark bench-spark-state study kills-spark live-state image kafka-image image-facts screenshots vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-history: .venv/ready ## what one correction costs while history grows (ARG
 
 bench-sliding: .venv/ready ## what a tuple costs in sliding windows of 10 to a million tuples
 	@$(BIN)/python -m bench.sliding $(ARGS)
+
+bench-page: .venv/ready ## what the page costs with 1,000 tasks and 10,000 corrections a minute
+	@$(BIN)/python -m bench.page $(ARGS)
 
 bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside plain Spark
 	@$(BIN)/python -m bench.spark $(ARGS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from errata.client.texts import as_time
@@ -13,10 +12,13 @@ from errata.processors.wire.task_id import TaskId
 
 def as_data(network: NetworkStatus) -> dict[str, Any]:
     """Return a status as plain data, with the reason why each frontier is held back."""
-    plain = asdict(network)
-    plain["tasks"] = [asdict(task) | {"held": why_held(task) or None} for task in network.tasks]
-    plain["holds"] = [asdict(hold) | {"told": why_watermark(hold)} for hold in network.holds]
-    return plain
+    return {
+        **vars(network),
+        "tasks": [{**vars(task), "held": why_held(task) or None} for task in network.tasks],
+        "arcs": [{**vars(arc)} for arc in network.arcs],
+        "complaints": [{**vars(each)} for each in network.complaints],
+        "holds": [{**vars(hold), "told": why_watermark(hold)} for hold in network.holds],
+    }
 
 
 def why_held(task: TaskStatus) -> str:

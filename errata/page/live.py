@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from time import monotonic
 from typing import Any
 
@@ -203,7 +202,7 @@ class Live:
 
     def _plain(self, correction: Correction) -> Data:
         arc = self.deployment.plan.topology.arcs[correction.arc]
-        plain = sides_shown(arc, asdict(correction))
+        plain = sides_shown(arc, dict(vars(correction)))
         own = {"at_ms": correction.epoch * INTERVAL_MS, "identity": identity_fields(arc)}
         return plain | own
 

@@ -212,7 +212,19 @@ class Topology:
             return owning_scope(arc)
         if read_by(arc) in self.sources:
             return ingest_scope(read_by(arc))
-        return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
+        return self._scope_of_box[arc]
+
+    @cached_property
+    def _scope_of_box(self) -> dict[str, str]:
+        return {box: scope.name for scope in self.scopes.values() for box in scope.boxes}
+
+    @cached_property
+    def written_by(self) -> dict[str, list[str]]:
+        """By scope, or ``ingest.<source>``: the arcs with topics that it writes."""
+        found: dict[str, list[str]] = {}
+        for arc in self.topics:
+            found.setdefault(self.scope_of(arc), []).append(arc)
+        return found
 
     @cached_property
     def bound(self) -> dict[str, str]:

@@ -171,11 +171,10 @@ class ReportValidator:
 
     def _written(self, task: str) -> Iterator[TopicPartition]:
         plan, scope = self.plan, str(TaskId.parse(task).scope)
-        for arc in plan.topology.topics:
-            if plan.topology.scope_of(arc) == scope:
-                for number in range(plan.placement.partitions[arc]):
-                    if task in plan.placement.writers(arc, number):
-                        yield TopicPartition(plan.deployment.topic(arc), number)
+        for arc in plan.topology.written_by.get(scope, ()):
+            for number in range(plan.placement.partitions[arc]):
+                if task in plan.placement.writers(arc, number):
+                    yield TopicPartition(plan.deployment.topic(arc), number)
 
     def _read(self, task: str) -> Iterator[TopicPartition]:
         plan, task_id = self.plan, TaskId.parse(task)

@@ -11,6 +11,7 @@ from tests.mutants.kept_back import KEPT_BACK
 from tests.mutants.loops import LOOPS
 from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
+from tests.mutants.page import PAGE
 from tests.mutants.points import POINTS
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.put_back import PUT_BACK
@@ -22,5 +23,6 @@ from tests.mutants.why import WHY
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
     *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION, *KEPT_BACK, *POINTS),
+    *PAGE,
     *WHY,
 ]

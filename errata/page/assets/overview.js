@@ -25,7 +25,8 @@ export function overview({ watch }) {
   }, () => refresh());
   const refresh = () => {
     attention(told);
-    for (const node of nodes.values()) node.refresh();
+    const wrong = new Set(state.complaints.map((each) => each.task));
+    for (const node of nodes.values()) node.refresh(wrong);
     tasks.replaceChildren(taskTable(chosen.name));
   };
   watch(refresh);
@@ -97,6 +98,13 @@ async function draw(place, nodes, choose, then) {
   const home = { width: Math.max(placed.width, least.width), height: Math.max(placed.height, least.height) };
   Object.assign(home, { x: (placed.width - home.width) / 2, y: (placed.height - home.height) / 2 });
   const view = { ...home };
+  const most = { width: 1800, height: 1200 }; // large ones are not drawn so small that nothing can be read
+  const towards = (name) => {
+    const { x, y } = placed.nodes[name];
+    const [width, height] = [Math.min(view.width, most.width), Math.min(view.height, most.height)];
+    Object.assign(view, { width, height, x: x - width / 2, y: y - height / 2 });
+  };
+  if (home.width > most.width || home.height > most.height) towards(network.nodes[0].name);
   const drawn = s("svg", { role: "group", "aria-label": "The network's graph", preserveAspectRatio: "xMidYMid meet" },
     s("defs", {}, s("marker", { id: "end", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
       s("path", { d: "M0 0 L8 4 L0 8 z", class: "arrow" }))));
@@ -120,7 +128,17 @@ async function draw(place, nodes, choose, then) {
     look();
   };
   const button = (text, label, act) => h("button", { type: "button", "aria-label": label, onclick: act }, text);
-  place.replaceChildren(drawn, h("div", { class: "tools" },
+  const find = h("input", {
+    type: "search", placeholder: "find a box", "aria-label": "Find a box", list: "boxes", size: 14,
+    onchange: () => {
+      if (!nodes.has(find.value)) return;
+      towards(find.value);
+      look();
+      nodes.get(find.value).group.focus();
+    },
+  });
+  place.replaceChildren(drawn, h("datalist", { id: "boxes" }, network.nodes.map(({ name }) => h("option", { value: name }))), h("div", { class: "tools" },
+    find,
     button("+", "Larger", () => zoom(0.8)), button("\u2212", "Smaller", () => zoom(1.25)),
     button("all", "The whole graph", () => { whole(); look(); })));
   moveable(drawn, view, look, zoom);
@@ -159,7 +177,7 @@ function drawNode(node, at, size, choose, edges) {
   const group = s("g", {
     class: `node ${node.kind}${node.is_kept ? " kept" : ""}`, tabindex: 0, role: "button",
     transform: `translate(${at.x - size.width / 2} ${at.y - size.height / 2})`,
-    onclick: () => choose(node.name),
+    onclick: () => choose(node.name), onfocus: () => label(), onmouseenter: () => label(),
     onkeydown: (event) => {
       if (event.key === "Enter" || event.key === " ") {
         event.preventDefault();
@@ -167,26 +185,36 @@ function drawNode(node, at, size, choose, edges) {
       }
     },
   }, title, s("rect", { width: size.width, height: size.height, rx: 5 }), texts, live);
-  const refresh = () => {
+  const names = tasksOf(node);
+  let shown = "";
+  const refresh = (wrongTasks) => {
     const arc = state.arcs[node.name];
-    const tasks = tasksOf(node).map((name) => state.tasks[name]).filter(Boolean);
+    const tasks = names.map((name) => state.tasks[name]).filter(Boolean);
     const reads = node.kind === "source" ? tasks.reduce((sum, task) => sum + (task.rate ?? 0), 0) : arc?.rate ?? 0;
     const lag = arc?.lag_ms ?? null;
     const held = tasks.some(isHeld);
-    const wrong = state.complaints.some((each) => tasksOf(node).includes(each.task));
+    const wrong = names.some((name) => wrongTasks.has(name));
     const text = [rate(reads), lag > 1000 ? `lag ${duration(lag)}` : ""].filter(Boolean).join("  ");
-    if (live.textContent !== text) live.textContent = text;
+    const look = `${text}|${held}|${wrong}|${reads > 0}`;
+    if (look === shown) return;
+    shown = look;
+    live.textContent = text;
     group.classList.toggle("behind", held);
     group.classList.toggle("wrong", wrong);
-    const about = [node.kind, node.scope && `scope ${node.scope}`, arc?.frontier != null && `complete up to ${time(arc.frontier * 50)}`,
-      arc?.watermark_ms != null && `watermark ${time(arc.watermark_ms)}`, held && "held back", wrong && "wrong"].filter(Boolean).join(", ");
-    const label = `${node.name}: ${[...node.about, about, text].filter(Boolean).join(", ")}`;
-    if (title.textContent !== label) {
-      title.textContent = label;
-      group.setAttribute("aria-label", label);
-    }
     for (const [, path] of edges) path.classList.toggle("busy", reads > 0);
   };
+  /** Tells all that is known of the box, once somebody looks at it. */
+  const label = () => {
+    const arc = state.arcs[node.name];
+    const about = [...node.about, node.kind, node.scope && `scope ${node.scope}`,
+      arc?.frontier != null && `complete up to ${time(arc.frontier * 50)}`,
+      arc?.watermark_ms != null && `watermark ${time(arc.watermark_ms)}`,
+      group.classList.contains("behind") && "held back", group.classList.contains("wrong") && "wrong", live.textContent];
+    const text = `${node.name}: ${about.filter(Boolean).join(", ")}`;
+    title.textContent = text;
+    group.setAttribute("aria-label", text);
+  };
+  label();
   return { group, refresh };
 }
 
