@@ -46,6 +46,11 @@ def test_a_correction_is_told_with_both_sides_its_age_and_what_was_looked_back_f
     assert row["identity"] == ["symbol", "window_start"]
     assert row["age_ms"] == (300 - 130) * 60_000
     assert (row["ways"], row["results"]) == ({"fetched": 2}, 2)
+    was, now = now, price("120", 120, 21)
+    driver.send("prices", {"op": "replace", "before": was, "after": now})
+    driver.close_epoch()
+    rows = [r for r in told(live)["corrections"]["rows"] if r["arc"] == "sums"]
+    assert [(r["ways"], r["results"]) for r in rows] == [({"fetched": 2}, 2)] * 2  # no running sum
 
 
 def test_a_result_of_a_window_that_had_closed_without_one_is_a_correction(

@@ -176,6 +176,8 @@ def test_every_answer_forbids_scripts_and_frames(page: TestClient) -> None:
     for path in ("/", "/assets/main.js", "/api/network", "/nothing"):
         headers = page.get(path).headers
         assert {name: headers[name] for name in HEADERS} == HEADERS
+    refusal = page.post("/dead-letters/resend", json={}).headers
+    assert {name: refusal[name] for name in HEADERS} == HEADERS
     assert "default-src 'none'" in HEADERS["content-security-policy"]
 
 
