@@ -10,6 +10,7 @@ from rich.console import Console
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deploy import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
+from errata.cli.progress import waiting
 from errata.cli.spark import ConfOption, MasterOption, spark_settings
 from errata.deploy.deployment import DeployedNetwork, UnknownNameError, make_topics, place_plan
 from errata.deploy.source_fields import resolve_deployed
@@ -70,7 +71,11 @@ def backfill(
         new = next_version(old, whole)
         for arc in new_arcs(old, new):
             check(old, new, arc)
-        with spark_session(net, old, place, master=master, settings=settings) as session:
+        names = ", ".join(new_arcs(old, new))
+        with (
+            waiting(f"filling the history of {names}"),
+            spark_session(net, old, place, master=master, settings=settings) as session,
+        ):
             subjects.check(new, schemas)
             make_topics(new, place, cluster)
             subjects.register(new, schemas)

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command, opened, source_names
-from errata.cli.local import EpochColumnOption, OpColumnOption, counted, tracked
+from errata.cli.local import EpochColumnOption, OpColumnOption, tracked
 from errata.cli.output import for_people, print_lines
+from errata.cli.progress import Bars
 from errata.client.feeding import Fed, Feeder
 from errata.client.input_file import CsvColumns, open_input, read_input
 from errata.processors.windows.time_windows import duration_ms
@@ -65,7 +66,7 @@ def feed(
         deployment = stack.enter_context(opened(net))
         kind = deployment.plan.topology.sources[deployment.require_own_source(source)]
         streams = [(file, stack.enter_context(open_input(file))) for file in files]
-        progress = stack.enter_context(counted())
+        progress = stack.enter_context(Bars())
         stop.running = True
         feeder = Feeder(
             kind,

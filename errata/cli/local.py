@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -12,11 +11,10 @@ from itertools import chain
 from typing import IO, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from errata.cli.app import JsonOption, NetworkArgument, command, moment_ms
 from errata.cli.output import for_people, print_lines, print_table
+from errata.cli.progress import Bars
 from errata.client.input_file import CsvColumns, open_input, read_input
 from errata.client.recorded import Recorded, recorded
 from errata.client.texts import display_values
@@ -143,7 +141,7 @@ def local(
             network = resolve(network, live)
         driver = stack.enter_context(Driver(network, mode=mode, live=live, on_error=on_error))
         _check_outputs(driver, revisions or [], table or [])
-        progress = stack.enter_context(counted())
+        progress = stack.enter_context(Bars())
         if replays:
             hint = "--from and --until"
             times = [None if t is None else moment_ms(t, hint=hint) for t in (since, until)]
@@ -179,7 +177,7 @@ def pieces_of(
     driver: Driver,
     inputs: Iterable[str],
     stack: ExitStack,
-    progress: Progress,
+    progress: Bars,
     columns: CsvColumns | None = None,
 ) -> list[tuple[str, Iterator[list[bytes] | None]]]:
     """Return what `play` sends a driver, from ``SOURCE=FILE`` each; reading shows its progress.
@@ -298,21 +296,8 @@ def _check_known(driver: Driver, what: str, name: str, known: Iterable[str]) -> 
 # -------------------------------------------------------------------------------- progress
 
 
-def counted() -> Progress:
-    """Return bars for what is read; none off a terminal."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-
-
 def tracked(
-    pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Progress, name: str
+    pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Bars, name: str
 ) -> Iterator[list[bytes] | None]:
     """Yield the pieces of a file, and show the progress of reading."""
     total = os.fstat(stream.fileno()).st_size if stream.seekable() else None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
 from errata.cli.output import cell, for_people, print_lines, print_table
+from errata.cli.progress import Bars, waiting
 from errata.cli.spark import ConfOption, MasterOption, spark_settings
 from errata.client import rows
 from errata.client.texts import display_values
@@ -113,19 +114,15 @@ def reconcile(
 
 
 def _audited(audit: Audit, arcs: list[str], *, as_of: int | None, sample: int) -> Iterator[Finding]:
-    """Yield the findings, with a progress bar on a terminal."""
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    )  # fmt: skip
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
-    ) as bar:
-        task = bar.add_task("", total=len(arcs))
+    """Yield the findings, with progress on standard error."""
+    with Bars() as bars:
+        task = bars.add_task("", total=len(arcs))
         for arc in arcs:
-            bar.update(task, description=arc)
-            yield audit.of(arc, as_of=as_of, sample=sample)
-            bar.advance(task)
+            bars.update(task, description=arc)
+            with nullcontext() if sys.stderr.isatty() else waiting(f"recomputing {arc}"):
+                finding = audit.of(arc, as_of=as_of, sample=sample)
+            yield finding
+            bars.advance(task)
 
 
 def _print_findings(

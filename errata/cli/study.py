@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import JsonOption, command
-from errata.cli.local import counted, pieces_of, play
+from errata.cli.local import pieces_of, play
 from errata.cli.output import for_people, print_lines, print_table
+from errata.cli.progress import Bars
 from errata.client import rows
 from errata.processors.boxes.modes import MODES
 from errata.processors.declare.faults import NetworkError
@@ -69,7 +70,7 @@ def study(
         return
     found = []
     cases = SHORT if quick else CASES
-    with counted() as progress:
+    with Bars() as progress:
         bar = progress.add_task("", total=len(cases))
         for case in cases:
             progress.update(
@@ -101,7 +102,7 @@ def _of_network(net: str, inputs: list[str], *, as_json: bool) -> None:
             except NetworkError as error:
                 complain(f"mode {mode} is not legal: {error}")
                 continue
-            progress = stack.enter_context(counted())
+            progress = stack.enter_context(Bars())
             pieces = pieces_of(driver, inputs, stack, progress)
             spent = of_network(driver, partial(play, driver, pieces))
         lines += [{"mode": mode, **line} for line in spent]
