@@ -25,7 +25,7 @@ from errata.page.desk import sides_shown
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.wire.report import INTERVAL_MS, CountKey
 from errata.schemas.errors import ErrataError
-from errata.topics.cluster import ClusterError, TopicPartition
+from errata.topics.cluster import ClusterError, LostOffsetError, TopicPartition
 from errata.topics.registry import SchemaRegistry
 
 TICK_S = 0.5
@@ -61,8 +61,8 @@ class Live:
         topology = deployment.plan.topology
         shown = [arc for arc in topology.topics if not topology.arcs[arc].exchange]
         derived = [arc for arc in shown if arc not in topology.sources]
-        self.follower = Follower(deployment, derived, since_ms=since_ms)
-        self._corrections = Corrections(self.follower.progress)
+        self._derived = derived
+        self._follow(since_ms)
         self._counters = _Rates()
         self._state: Data = {}
         self._kept: deque[Data] = deque(maxlen=MOST_KEPT)
@@ -78,6 +78,10 @@ class Live:
         """Whether it has ended."""
         self.listeners: list[Callable[[], None]] = []
         """Called by the thread after each tick, and at the end."""
+
+    def _follow(self, since_ms: int) -> None:
+        self.follower = Follower(self.deployment, self._derived, since_ms=since_ms)
+        self._corrections = Corrections(self.follower.progress)
 
     # ---------------------------------------------------------------- for browsers
 
@@ -106,6 +110,9 @@ class Live:
                 try:
                     self.look(wait_s=TICK_S)
                     self.tell()
+                except LostOffsetError:  # retention was faster, or the brokers lost records
+                    self.follower.close()
+                    self._follow(self._clock_ms())
                 except ClusterError as error:
                     self._publish({"trouble": str(error)})
                     self._ending.wait(_RETRY_S)

@@ -122,7 +122,10 @@ def results(broker: EmbeddedBroker) -> int:
 def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
     tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker, up: Up
 ) -> None:
-    wait_for(lambda: "started tasks" in up.log.read_text(), up)
+    wait_for(lambda: re.search(r"ready: \d+ tasks run", up.log.read_text()) is not None, up)
+    second = errata_in(tmp_path, on_broker, "up", "tape.py")
+    assert second.status == 1
+    assert f"is run by another `errata up` already, process {up.process.pid}" in second.err
     send(broker, price("a", 100, 30), price("b", 110, 25), b"no \xff revision", price("c", 120, 25))
     ended = errata_in(tmp_path, on_broker, "end", "tape.py", "prices", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -144,6 +147,7 @@ def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
     assert up.process.wait(10) == 0
     assert up.children() == []
     assert "Traceback" not in up.log.read_text()
+    assert up.log.read_text().endswith("errata: all processes have ended\n")
 
 
 def test_a_function_that_raises_ends_all_or_leaves_a_dead_letter_as_the_setting_says(

@@ -9,6 +9,7 @@ from errata.page import live as module
 from errata.page.live import Live
 from errata.processors.plan.deployed import NewVersionError
 from errata.testing import Driver
+from errata.topics.cluster import ClusterError, LostOffsetError, TopicPartition
 from tests.errata.cli.test_tail import figure, price
 
 
@@ -143,3 +144,29 @@ def test_it_ends_when_another_version_is_deployed(
     live.run()
     assert isinstance(live.failure, NewVersionError)
     assert live.is_over
+
+
+def test_it_goes_on_where_records_were_lost(
+    driver: Driver, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TICK_S", 0.0)
+    place = TopicPartition(live.deployment.plan.deployment.topic("sums"), 0)
+    turns = iter([LostOffsetError(place, 5), ClusterError("no broker answers"), None])
+    look = Live.look
+
+    def looks(self: Live, *, wait_s: float) -> None:
+        error = next(turns)
+        if error is not None:
+            raise error
+        look(self, wait_s=wait_s)
+        self.end()
+
+    monkeypatch.setattr(Live, "look", looks)
+    monkeypatch.setattr(module, "_RETRY_S", 0.0)
+    figure(driver)
+    followed, last = live.follower, live.messages(None)[0]
+    live.run()
+    assert live.failure is None
+    assert live.follower is not followed
+    _, texts = live.messages(last)
+    assert [json.loads(text).get("trouble") for text in texts] == ["no broker answers", None]
