@@ -11,7 +11,7 @@ QUIET := $(shell [ -t 1 ] || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-page bench-spark bench-spark-state study kills-spark live-state image kafka-image image-facts screenshots vendor clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-peers bench-latency bench-scale bench-history bench-propagation bench-sliding bench-page bench-spark bench-spark-state study kills-spark live-state image kafka-image image-facts newcomer screenshots vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ kafka-image: ## Kafka's, made from that one, where apache/kafka can't be had; KA
 
 image-facts: .venv/ready ## sizes of the images, and how long each role takes until it is ready
 	@$(BIN)/python -m tests.containers.facts
+
+newcomer: .venv/ready ## follow the README from a clone to the first correction, and time it
+	@$(BIN)/python -m tests.newcomer
 
 screenshots: .venv/ready ## the pictures of docs/page.md, from the demo in a real browser
 	@$(BIN)/python -m tests.errata.page.screenshots
