@@ -67,9 +67,10 @@ def status_(
             Console(soft_wrap=False).print(status_tables(look(), now_ms=_now_ms()))
             return
         stop.running = True
-        with Live(auto_refresh=False, vertical_overflow="visible") as screen:
+        with Live(auto_refresh=False) as screen:
             while not stop():
-                screen.update(status_tables(look(), now_ms=_now_ms()), refresh=True)
+                rows = screen.console.height
+                screen.update(status_tables(look(), now_ms=_now_ms(), rows=rows), refresh=True)
                 _wait()
     raise typer.Exit(stop.status)
 
@@ -89,14 +90,18 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def status_tables(network: NetworkStatus, *, now_ms: int) -> Group:
-    """Return tables of a status, and a line for each task that holds the network back."""
+def status_tables(network: NetworkStatus, *, now_ms: int, rows: int | None = None) -> Group:
+    """Return tables of a status, and a line for each task that holds the network back.
+
+    Args:
+        network: The status.
+        now_ms: The time.
+        rows: Lines of the screen that it has to fit: what is held back, and what lags most, is
+            shown then, with the number of the others. None: all is shown.
+    """
     newest = (
         "nothing ingested yet" if network.newest_epoch is None else f"epoch {network.newest_epoch}"
     )
-    title = f"{network.network}: {newest}"
-    arcs = table(title, _ARC_COLUMNS, (_arc_row(arc, now_ms) for arc in network.arcs))
-    tasks = table("tasks", _COLUMNS, (_row(task, now_ms) for task in network.tasks))
     wrong = [
         Text("wrong: ", style="red").append_text(cell(f"{each.task}: {each.reason}"))
         for each in network.complaints
@@ -111,7 +116,35 @@ def status_tables(network: NetworkStatus, *, now_ms: int) -> Group:
         for hold in network.holds
     ]
     silent = [Text("note: ", style="yellow").append_text(cell(note)) for note in network.silent]
-    return Group(arcs, tasks, *wrong, *held, *watermarks, *silent)
+    told = [*wrong, *held, *watermarks, *silent]
+    arcs, tasks = list(network.arcs), list(network.tasks)
+    if rows is not None:
+        told = told[: max(1, rows // 4)]
+        left = max(2, rows - len(told) - 2 * _FRAME)
+        if len(arcs) + len(tasks) > left:
+            arcs = sorted(arcs, key=_urgency, reverse=True)[: max(1, left // 3)]
+            tasks = sorted(tasks, key=_urgency, reverse=True)[: max(1, left - len(arcs))]
+    more_arcs, more_tasks = len(network.arcs) - len(arcs), len(network.tasks) - len(tasks)
+    title = f"{network.network}: {newest}"
+    return Group(
+        table(
+            title, _ARC_COLUMNS, (_arc_row(arc, now_ms) for arc in arcs), caption=_more(more_arcs)
+        ),
+        table("tasks", _COLUMNS, (_row(task, now_ms) for task in tasks), caption=_more(more_tasks)),
+        *told,
+    )
+
+
+_FRAME = 6
+"""Lines of a table beside its rows: title, head, borders, caption."""
+
+
+def _urgency(each: ArcStatus | TaskStatus) -> tuple[bool, int]:
+    return each.held_by is not None, each.lag_ms or 0
+
+
+def _more(count: int) -> str:
+    return f"and {count} that lag less" if count else ""
 
 
 def _is_stale(task: TaskStatus, now_ms: int) -> bool:

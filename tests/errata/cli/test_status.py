@@ -478,6 +478,31 @@ def test_people_are_told_only_of_what_is_stale(world: World) -> None:
     assert "9.00 s ago" in shown(9_000)
 
 
+@pytest.mark.parametrize("rows", [12, 24, 40])
+def test_what_a_screen_can_not_show_is_what_lags_least(world: World, rows: int) -> None:
+    from rich.console import Console
+
+    one = world.status()
+    many = replace(
+        one,
+        tasks=[replace(one.tasks[0], task=f"t.{n}", lag_ms=n, held_by=None) for n in range(100)],
+        arcs=[replace(one.arcs[0], arc=f"a{n}", lag_ms=n, held_by=None) for n in range(100)],
+        complaints=[],
+    )
+    console = Console(width=250, height=rows)
+    with console.capture() as told:
+        console.print(status_tables(many, now_ms=NOW_MS, rows=rows))
+    lines = told.get().splitlines()
+    assert len(lines) <= max(rows, 16)
+    assert "t.99" in told.get()
+    assert "a99" in told.get()
+    assert "t.0 " not in told.get()
+    assert "that lag less" in told.get()
+    with console.capture() as told:
+        console.print(status_tables(many, now_ms=NOW_MS))
+    assert "t.0 " in told.get()
+
+
 def test_the_command_tells_it_all_as_json_or_as_a_table(
     driver: Driver, errata: Errata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
