@@ -42,10 +42,15 @@ class RegistryAwayError(ClusterError):
 
 
 class NotAvroError(ErrataError):
-    """A schema of the registry is not an Avro schema."""
+    """A schema of the registry is not an Avro schema.
 
-    def __init__(self, what: str, *, kind: str) -> None:
-        self.kind = kind
+    Attributes:
+        kind: Its kind, as the registry names it: ``JSON``, ``PROTOBUF``.
+        text: Its text.
+    """
+
+    def __init__(self, what: str, *, kind: str, text: str = "") -> None:
+        self.kind, self.text = kind, text
         super().__init__(
             f"{what} is of kind {kind}, but Errata reads Avro; write the topic in Avro, or declare "
             "the source as json or csv if its records are"

@@ -226,7 +226,7 @@ def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
 def _avro(registered: Any, what: str) -> Any:
     kind = registered.schema_type or "AVRO"  # a registry omits the type of Avro schemas
     if kind != "AVRO":
-        raise NotAvroError(what, kind=str(kind))
+        raise NotAvroError(what, kind=str(kind), text=str(registered.schema_str))
     try:
         return json.loads(registered.schema_str)
     except (ValueError, TypeError, RecursionError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from typing import Any
 
+from errata.processors.compile import json_schema
+from errata.processors.compile.json_schema import NoObjectSchemaError
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault, NetworkError
@@ -19,6 +22,8 @@ from errata.topics.registry import NotAvroError, Registry
 
 _LOG = logging.getLogger("errata.network")
 _AFTER = "after"
+JSON_SCHEMA = "JSON"
+"""How registries name the kind of a JSON Schema."""
 _SIDED = ("native", "debezium")
 _KINDS = {NANOS: "timestamp-micros", ZONED: "timestamp-micros"}
 
@@ -36,8 +41,8 @@ def resolve(network: Network, registry: Registry) -> Network:
 
     Fields are those of the latest ``<topic>-value`` schema, or of its record ``after`` if records
     are native or Debezium's; fields that Errata can't hold are skipped, with a warning. The
-    identity has the fields of the latest ``<topic>-key`` schema. Declared fields and identities are
-    not looked up.
+    identity has the fields of the latest ``<topic>-key`` schema. Schemas are Avro's; of records in
+    JSON they are JSON Schemas. Declared fields and identities are not looked up.
 
     Args:
         network: The network as declared.
@@ -79,10 +84,8 @@ def _completed(source: declared.Source, registry: Registry) -> declared.Source:
 
 def _fields(source: declared.Source, registry: Registry) -> dict[str, FieldType]:
     remedy = 'fields={"...": "..."}'
-    if source.format != "avro":
-        raise _UnresolvedError(
-            "fields", f"none, and format {source.format} has no schema", f"declare {remedy}"
-        )
+    if source.format == "csv":
+        raise _UnresolvedError("fields", "none, and format csv has no schema", f"declare {remedy}")
     return _record(registry, f"{source.topic}-value", source, "fields", remedy)
 
 
@@ -91,18 +94,33 @@ def _record(
 ) -> dict[str, FieldType]:
     """Return the fields of the latest schema of a subject, for tuples or for keys."""
     need = f"{what}, declared or by a record schema of subject {subject!r}"
+    inside = _AFTER if what == "fields" and source.envelope in _SIDED else ""
     try:
         latest = registry.latest(subject)
         if latest is None:
             actual = "no such subject in the registry"
             raise _UnresolvedError(need, actual, f"register its schema, or declare {remedy}")
-        sided = what == "fields" and source.envelope in _SIDED
-        fields = fields_of(latest[1], subject, inside=_AFTER if sided else "")
-    except (UnsupportedSchemaError, NotAvroError) as error:
+        if source.format == "json":
+            raise _UnresolvedError(need, "a schema of Avro, but format json", f"declare {remedy}")
+        fields = fields_of(latest[1], subject, inside=inside)
+    except NotAvroError as error:
+        if (source.format, error.kind) != ("json", JSON_SCHEMA):
+            raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
+        fields = _of_json_schema(error.text, subject, inside, need, remedy)
+    except UnsupportedSchemaError as error:
         raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
     if not fields:
         raise _UnresolvedError(need, "a schema without such fields", f"declare {remedy}")
     return fields
+
+
+def _of_json_schema(
+    text: str, subject: str, inside: str, need: str, remedy: str
+) -> dict[str, FieldType]:
+    try:
+        return json_schema.fields_of(json.loads(text), subject, inside=inside)
+    except (NoObjectSchemaError, ValueError, RecursionError) as error:
+        raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
 
 
 def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, FieldType]:

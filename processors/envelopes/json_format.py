@@ -1,5 +1,7 @@
 """Records in JSON: one object each, or Kafka Connect's ``{"schema": ..., "payload": ...}``.
 
+Either may be framed with a schema's id, as the serializers of registries do.
+
 An object that has a declared field twice is refused: two readers might see different values. So is
 one nested deeper than `MAX_NESTING`: parsers recurse, and end a process that has no stack left.
 Compiled code decodes objects into structs; a column collects one attribute of all structs. Values
@@ -45,10 +47,12 @@ from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import by_column
 from errata.schemas.decode import unscaled
 from errata.schemas.fields import Fields, FieldType
+from errata.schemas.framing import HEAD_BYTES, MAGIC
 
 MAX_NESTING = 100
 """Most arrays and objects inside each other in a record."""
 
+_FRAME = bytes([MAGIC])
 _WRAPPED = b'{"schema":'
 _MOST_READERS = 100
 
@@ -84,6 +88,23 @@ class JsonFormat:
         self.revisions = ByBlock(sided, no_revisions(fields)).read
 
 
+def unframed(values: Sequence[bytes]) -> Sequence[bytes]:
+    r"""Return records without the frame that a registry's serializer puts before its JSON.
+
+    No text in JSON begins with a zero byte.
+
+    Example:
+        >>> list(unframed([b"\x00\x00\x00\x00\x07{}", b"[]", b"\x00"]))
+        [b'{}', b'[]', b'']
+    """
+    column = pl.Series(values, dtype=pl.Binary)
+    framed = column.bin.starts_with(_FRAME)
+    if not framed.any():
+        return values
+    found: list[bytes] = column.zip_with(~framed, column.bin.slice(HEAD_BYTES)).to_list()
+    return found
+
+
 @dataclass
 class ByBlock:
     """Reads records, with one reader per schema block.
@@ -99,6 +120,7 @@ class ByBlock:
 
     def read(self, values: Sequence[bytes]) -> Decoded:
         """Return the decoded records, in order, and the refused ones."""
+        values = unframed(values)
         deep = too_deep(values)
         if not deep:
             return self._read(values)

@@ -1,7 +1,11 @@
 """The registry that is a server, asked of a real one."""
 
+import json
+
 import pytest
 
+from errata import Network
+from errata.processors.compile.registry_fields import resolve
 from errata.schemas.avro import key_schema, revision_schema, tuple_schema
 from errata.schemas.fields import FieldType
 from errata.topics import registry_server
@@ -72,6 +76,22 @@ def test_a_schema_of_another_kind_is_told(server, apicurio):
     told = apicurio.ask("POST", "subjects/s.proto-value/versions", body)
     with pytest.raises(NotAvroError, match="of kind PROTOBUF"):
         server().schema(told["id"])
+
+
+def test_the_fields_of_a_source_in_json_are_those_of_its_json_schema(server, apicurio):
+    at = {"type": "string", "format": "date-time"}
+    properties = {"id": {"type": "string"}, "at": at, "n": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["id", "at"]}
+    body = {"schemaType": "JSON", "schema": json.dumps(schema)}
+    apicurio.ask("POST", "subjects/s.json-value/versions", body)
+    net = Network("j")
+    net.source(
+        "rows", topic="s.json", format="json", envelope="upsert", identity=["id"], event_time="at"
+    )
+    found = resolve(net, server()).declarations["rows"].fields
+    assert {name: str(kind) for name, kind in found.items()} == {
+        "id": "string", "at": "timestamp-millis", "n": "long?",
+    }  # fmt: skip
 
 
 def test_a_server_that_is_not_there_is_told(server, monkeypatch):

@@ -147,7 +147,13 @@ FAULTS = {
         "found a schema without such fields",
         "declare fields=",
     ),
-    "json": (registry(shop_key=KEY), {"format": "json"}, "format json has no schema", "declare"),
+    "csv": (registry(shop_key=KEY), {"format": "csv"}, "format csv has no schema", "declare"),
+    "json with a schema of Avro": (
+        registry(shop_value=ROW, shop_key=KEY),
+        {"format": "json"},
+        "found a schema of Avro, but format json",
+        "declare fields=",
+    ),
 }
 
 
