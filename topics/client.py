@@ -306,7 +306,7 @@ class Connection:
             trouble = f" ({trouble})" if trouble else ""
             return SilentClusterError(
                 f"no broker answers at {self._servers} within {self._reach_s:g} s{trouble}; "
-                "start it, or set bootstrap.servers to where it is"
+                f"start it, or set bootstrap.servers to where it is{self._unused_login()}"
             )
         if code in _MOVING:
             return MovingLeaderError(f"{what} has no leader at {self._servers} yet; try again")
@@ -322,6 +322,17 @@ class Connection:
         if code in CODES:
             return RefusedError(f"{failed}; give this user the right, see `errata acls NET`")
         return ClusterError(f"{failed}; see the broker's log")
+
+    def _unused_login(self) -> str:
+        """Return which settings of a login have no effect; "" if there are none."""
+        protocol = str(self._settings.get("security.protocol", "plaintext")).lower()
+        login = sorted(key for key in self._settings if key.startswith("sasl."))
+        if not login or protocol.startswith("sasl"):
+            return ""
+        return (
+            f"; {login[0]} has no effect with security.protocol={protocol.upper()}, which would "
+            "have to be SASL_SSL or SASL_PLAINTEXT"
+        )
 
     def _reach(self, *, at_start: bool = False) -> None:
         """Wait until a broker answers.

@@ -12,6 +12,9 @@ from typing import Any, cast
 
 from errata.topics.cluster import Cluster, LostOffsetError, Reader, Records, TopicPartition
 
+MOST_WAITING = 100_000
+"""Records of a partition that are kept for a reader that does not take them."""
+
 
 class SharedReads:
     """Reads the partitions of many readers over one connection.
@@ -24,6 +27,8 @@ class SharedReads:
         self.cluster = cluster
         self._reader: Reader | None = None
         self._readers: dict[TopicPartition, PartReader] = {}
+        self._paused: dict[TopicPartition, int] = {}
+        """Partitions that are not read, since their reader is slow: where to go on."""
 
     def sharing(self) -> Cluster:
         """Return the cluster, with readers that share one connection.
@@ -39,12 +44,25 @@ class SharedReads:
         try:
             for records in self._reader.poll(limit=limit, timeout_s=timeout_s):
                 if records.source in self._readers:
-                    self._readers[records.source].arrived[records.source].append(records)
+                    self._keep(records)
         except LostOffsetError as error:
             if error.source not in self._readers:
                 raise
             self._readers[error.source].lost = error
             self._reader.remove(error.source)
+
+    def _keep(self, records: Records) -> None:
+        """Keep records for their reader; of a slow one's partition no more are read."""
+        place, reader = records.source, self._readers[records.source]
+        reader.arrived[place].append(records)
+        if sum(map(len, reader.arrived[place])) >= MOST_WAITING and self._reader is not None:
+            self._paused[place] = self._reader.position(place)
+            self._reader.remove(place)
+
+    def taken(self, place: TopicPartition) -> None:
+        """Go on with a partition whose records have been taken."""
+        if place in self._paused and self._reader is not None:
+            self._reader.add(place, self._paused.pop(place))
 
     @property
     def waiting(self) -> set[TopicPartition]:
@@ -54,6 +72,8 @@ class SharedReads:
     def position(self, place: TopicPartition) -> int:
         """Return up to which offset a partition was read, whether taken or not."""
         assert self._reader is not None
+        if place in self._paused:
+            return self._paused[place]
         return self._reader.position(place)
 
     def add(self, reader: PartReader, place: TopicPartition, offset: int) -> None:
@@ -66,7 +86,8 @@ class SharedReads:
 
     def remove(self, place: TopicPartition) -> None:
         """Stop reading a partition; safe to call twice."""
-        if self._readers.pop(place, None) is not None and self._reader is not None:
+        was_read = self._readers.pop(place, None) is not None
+        if self._paused.pop(place, None) is None and was_read and self._reader is not None:
             self._reader.remove(place)
 
     def close(self) -> None:
@@ -97,10 +118,12 @@ class PartReader:
         if not any(self.arrived.values()):
             self._shared.fetch(limit=limit, timeout_s=timeout_s)
         taken: list[Records] = []
-        for waiting in self.arrived.values():
+        for place, waiting in self.arrived.items():
             while waiting and limit > 0:
                 taken.append(waiting.popleft())
                 limit -= len(taken[-1])
+            if not waiting:
+                self._shared.taken(place)
         return taken
 
     def position(self, source: TopicPartition) -> int:

@@ -75,10 +75,9 @@ def up(
         commands, pulse = network_commands(net, plan, apart=apart, most=processes), Pulse()
         ports = ports_after(place.listen, commands)
         listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
-        if ui:
-            commands |= page_command(net, port, commands)
+        page = page_command(net, port, commands) if ui else {}
         readiness = Readiness(cluster, plan)
-        supervisor = Supervisor(commands, child_environ=listen)
+        supervisor = Supervisor(commands | page, child_environ=listen, optional=page)
         with listening(place.listen, UpPort(pulse, supervisor, ports).answer), supervisor:
             stop.running, pulse.doing = True, "supervising"
             pulse.update((), Samples())

@@ -85,9 +85,10 @@ class Stage:
         self.plan: Plan = prepare(load(reference), place, self.cluster)
         self.environ = environment(broker.bootstrap_servers, state=state)
         commands = network_commands(reference, self.plan, spark=spark_options, apart=apart)
-        if page is not None:
-            commands |= page_command(reference, page, commands)
-        self.supervisor = Supervisor(commands, environ=self.environ, say=say)
+        pages = {} if page is None else page_command(reference, page, commands)
+        self.supervisor = Supervisor(
+            commands | pages, environ=self.environ, say=say, optional=pages
+        )
         self.watch = Watch(self.cluster, self.plan)
         self.bars = Watch(self.cluster, self.plan, results=BARS, live=True) if spark else None
 

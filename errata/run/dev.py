@@ -102,11 +102,12 @@ class Session:
         """
         plan = self._prepared(network)
         commands = network_commands(self.reference, plan, most=1)
-        if self.port is not None:
-            commands |= page_command(self.reference, self.port, commands)
+        page = {} if self.port is None else page_command(self.reference, self.port, commands)
         self._network, self._ended = network, threading.Event()
         self._readiness = Readiness(self.cluster, plan)
-        self._supervisor = Supervisor(commands, environ=self.environ, say=self._say_of_processes)
+        self._supervisor = Supervisor(
+            commands | page, environ=self.environ, say=self._say_of_processes, optional=page
+        )
         self._supervisor.start()
         self._plan = plan
 

@@ -172,6 +172,7 @@ class Supervisor:
         child_environ: Additional variables of a child, by its name.
         say: Writes lines about the children, and their lines.
         clock_s: The clock that times restarts.
+        optional: Names of processes without which the others go on.
 
     Example::
 
@@ -189,7 +190,9 @@ class Supervisor:
         child_environ: Mapping[str, Mapping[str, str]] | None = None,
         say: Callable[[str], None] = print_line,
         clock_s: Callable[[], float] = monotonic,
+        optional: Collection[str] = (),
     ) -> None:
+        self._optional = frozenset(optional)
         self._children = {name: _Child(name, command) for name, command in commands.items()}
         variables = os.environ if environ is None else environ
         self._environ = {**CHILD_ENVIRON, **variables, WATCH_PARENT: "1"}
@@ -325,6 +328,9 @@ class Supervisor:
             why = "which a restart does not fix"
         elif child.quick >= MOST_QUICK:
             why = f"the {MOST_QUICK}th time within {QUICK_S:g} s of its start"
+        if why and child.name in self._optional:
+            self._say(f"{child.name} ended with {_ended(status)}, {why}; the others go on")
+            return
         if why:
             last_line = child.last_line
             self.stop()

@@ -154,14 +154,6 @@ class Kafka(ClientTable):
                 'ERRATA_KAFKA__BOOTSTRAP_SERVERS), or write "bootstrap.servers" under [kafka] into '
                 f"{FILE}; `errata local` and `errata demo` need no cluster"
             )
-        extra = self.model_extra or {}
-        login = sorted(key for key in extra if key.startswith("sasl."))
-        protocol = str(extra.get("security.protocol", "plaintext")).lower()
-        if login and not protocol.startswith("sasl"):
-            raise SettingsError(
-                f"{login[0]} has no effect with security.protocol={protocol.upper()}: set "
-                "security.protocol to SASL_SSL (or SASL_PLAINTEXT), or remove the sasl.* keys"
-            )
         return self
 
 

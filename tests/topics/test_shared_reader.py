@@ -2,6 +2,7 @@
 
 import pytest
 
+from errata.topics import shared_reader
 from errata.topics.cluster import LostOffsetError, TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.shared_reader import SharedReads
@@ -75,3 +76,26 @@ def test_what_arrived_beside_a_lost_offset_is_not_lost(cluster: MemoryCluster) -
         reader.poll()
     reader.remove(ONE)
     assert values(reader.poll()) == [b"0", b"1", b"2"]
+
+
+def test_of_a_slow_reader_s_partition_no_more_is_read_until_it_takes_what_there_is(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_reader, "MOST_WAITING", 2)
+    shared = SharedReads(cluster)
+    slow, quick = (shared.sharing().reader({place: 0}) for place in (ONE, TWO))
+    for value in (b"3", b"4", b"5"):
+        shared.fetch()
+        assert values(quick.poll())
+        for topic in "ab":
+            cluster.send(topic, partition=0, key=None, value=value)
+    assert sum(map(len, slow.arrived[ONE])) == 3  # what came at once
+    assert slow.position(ONE) == 0
+    assert values(slow.poll()) == [b"0", b"1", b"2"]
+    assert slow.position(ONE) == 3
+    assert values(slow.poll()) == [b"3", b"4", b"5"]
+    assert values(quick.poll()) == [b"5"]
+    shared.fetch()
+    for reader in (slow, quick):  # also while one is paused
+        reader.close()
+        reader.close()

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,9 +56,13 @@ class Stage:
         self.environ, self.said, self.clock = environ, list[str](), Clock()
         self.supervisor = Supervisor({})
 
-    def start(self, **commands: list[str]) -> Supervisor:
+    def start(self, *, optional: Collection[str] = (), **commands: list[str]) -> Supervisor:
         self.supervisor = Supervisor(
-            commands, environ=self.environ, say=self.said.append, clock_s=self.clock
+            commands,
+            environ=self.environ,
+            say=self.said.append,
+            clock_s=self.clock,
+            optional=optional,
         )
         self.supervisor.start()
         return self.supervisor
@@ -160,6 +164,23 @@ def test_a_fault_that_no_restart_cures_ends_everything_at_once(stage: Stage, sta
         stage.until(lambda: False)
     assert "restarted one" not in stage.said
     assert not runs(other)
+
+
+@pytest.mark.parametrize("status", [1, 75])
+def test_without_an_optional_process_the_others_go_on(stage: Stage, status: int) -> None:
+    fails = [*PYTHON, f"raise SystemExit({status})"]
+    supervisor = stage.start(other=WAITS, one=fails, optional={"one"})
+    other = supervisor.pids["other"]
+
+    def is_given_up() -> bool:
+        stage.clock.now_s += 10.0 if "one" not in supervisor.pids else 0.0
+        return any(line.endswith("the others go on") for line in stage.said)
+
+    stage.until(is_given_up)
+    stage.clock.now_s += 100.0
+    supervisor.poll()
+    assert "one" not in supervisor.pids
+    assert runs(other)
 
 
 def test_stop_ends_all_and_may_be_called_twice(stage: Stage) -> None:
