@@ -112,9 +112,9 @@ def local(
     """Run a network over files, without a broker, with the same code as live.
 
     JSON lines: {"op": "insert", "after": {...}}, {"op": "replace", "before": {...}, "after":
-    {...}}, {"op": "delete", "before": {...}}, and {"epoch": true}, which closes an epoch. The n-th
-    epochs of the sources are one epoch; a file without such lines is one. The end of the input
-    closes every window.
+    {...}}, {"op": "delete", "before": {...}}, and {"epoch": true}, which closes an epoch; or plain
+    objects, which are inserts. The n-th epochs of the sources are one epoch; a file without such
+    lines is one. The end of the input closes every window.
 
     CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x;
     or plain columns alone, which are inserts. An empty cell is null. An epoch ends where

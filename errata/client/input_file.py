@@ -6,9 +6,9 @@ inserts. Columns without a field are ignored. An empty cell is null, but in a st
 empty cell is the empty string. Ingest checks the content of cells, as for all input: a malformed
 number becomes a dead letter.
 
-Lines of JSON mark the ends of epochs. In CSV a column may tell them: an epoch ends where its value
-changes. Without one an epoch ends where an identity comes again, so that each of its revisions can
-be seen.
+JSON lines are revisions, or plain objects, which are inserts, if the first one is. They mark the
+ends of epochs. In CSV a column may tell them: an epoch ends where its value changes. Without one an
+epoch ends where an identity comes again, so that each of its revisions can be seen.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _LOOKED_AT = 100
 OP = "@op"
 """The column of the op, once it is read."""
 _LIKENESS = 0.7
+_OP = b'"op"'
 MOST_CUTS = 1_000
 """Most epochs of a CSV file that end because an identity comes again; the rest is one epoch."""
 _OPS = {"insert": ("i", "c", "r", "create", "new", "add"), "replace": ("u", "update", "correct"),
@@ -333,8 +334,10 @@ def read_input(
                     "epoch; --op-column and --epoch-column are for CSV"
                 )
             _note_misspelt(file, arc, *_names_in(first))
+            is_plain = _is_plain(first)
             for piece in chain([first], pieces):
-                yield from _split(list(filter(bytes.strip, piece)))
+                for lines in _split(list(filter(bytes.strip, piece))):
+                    yield _as_inserts(lines) if is_plain and lines else lines
             return
         rows = CsvLines(arc, first.pop(0), name=file, columns=columns)
         _note_misspelt(file, arc, rows.unknown, rows.known)
@@ -342,6 +345,20 @@ def read_input(
             yield from rows.epochs(text)
     except (EOFError, gzip.BadGzipFile, OSError) as error:
         raise InputError(f"input {file!r} can't be read: {error}") from error
+
+
+def _is_plain(lines: list[bytes]) -> bool:
+    """Return whether the first line of JSON is an object without an op: then each is an insert."""
+    first = next((line for line in lines if line.strip()), b"")
+    return first.lstrip().startswith(b"{") and _OP not in first and not rows.is_epoch_mark(first)
+
+
+def _as_inserts(lines: list[bytes]) -> list[bytes]:
+    """Return plain objects as inserts; revisions among them stay as they are."""
+    column = pl.Series(lines, dtype=pl.Binary)
+    texts = [b'{"op":"insert","after":%b}' % line.strip() for line in lines]
+    revised = column.bin.contains(_OP)
+    return column.zip_with(revised, pl.Series(texts, dtype=pl.Binary)).to_list()
 
 
 def _names_in(lines: list[bytes]) -> tuple[list[str], list[str]]:
@@ -352,9 +369,12 @@ def _names_in(lines: list[bytes]) -> tuple[list[str], list[str]]:
             content = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        for side in ("before", "after"):
-            if isinstance(content, dict) and isinstance(content.get(side), dict):
-                found |= dict.fromkeys(content[side])
+        if not isinstance(content, dict):
+            continue
+        sides = (
+            [content.get(side) for side in ("before", "after")] if "op" in content else [content]
+        )
+        found |= dict.fromkeys(name for side in sides if isinstance(side, dict) for name in side)
     return [*found], [*found]
 
 

@@ -99,3 +99,18 @@ def test_an_epoch_ends_just_before_an_identity_comes_again_wherever_pieces_end(
         else:
             found[-1] += [json.loads(line)["after"]["k"] for line in piece]
     assert found == wanted
+
+
+def test_plain_objects_are_inserts_if_the_first_line_is_one() -> None:
+    def read(*lines: bytes) -> list:
+        stream = io.BufferedReader(io.BytesIO(b"\n".join(lines)))
+        return list(read_input(stream, file="f.jsonl", arc=ARC))
+
+    revision = b'{"op": "delete", "before": {"k": "a"}}'
+    plain = b' {"k": "a", "at": 5} '
+    insert = b'{"op":"insert","after":{"k": "a", "at": 5}}'
+    assert read(plain, b'{"epoch": true}', plain, revision) == [
+        [insert], None, [insert, revision + b""],
+    ]  # fmt: skip
+    assert read(revision, plain) == [[revision + b"\n", plain]]  # to be refused
+    assert read(b"{", plain)[0][1] == insert
