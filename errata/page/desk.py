@@ -175,17 +175,33 @@ class Desk:
         """Return the newest dead letters that match, and how many there are by reason.
 
         Args:
-            wishes: ``reason``, ``topic``, and ``text`` that the detail, key or value contains.
+            wishes: ``reason``, ``topic``, and ``text`` that the detail, key or value contains;
+                ``all=yes``: acknowledged ones, too.
             limit: At most so many, the newest first.
         """
-        listed = self._letters()
+        done, every = self._acknowledged(), self._with_offsets()
+        listed = [x for offset, x in every if wishes.get("all") == "yes" or offset not in done]
         found = [letter for letter in listed if _matches(letter, wishes)]
         return {
             "count": len(listed),
+            "acknowledged": sum(offset in done for offset, _ in every),
             "matching": len(found),
             "reasons": dict(Counter(letter.reason for letter in listed).most_common()),
             "letters": [_short(letter) for letter in reversed(found[-limit:] if limit else [])],
         }
+
+    def acknowledge(self, wishes: Mapping[str, str]) -> Data:
+        """Acknowledge the dead letters that match: see `letters`.
+
+        Raises:
+            ManyGapsError: If too many open ones would lie between them.
+        """
+        every, done = self._with_offsets(), self._acknowledged()
+        chosen = [offset for offset, letter in every if _matches(letter, wishes)]
+        now = done.and_these(chosen, known=[offset for offset, _ in every])
+        with self._lock:
+            dead_letters.acknowledge(self.deployment.cluster, self.deployment.plan.network, now)
+        return {"acknowledged": len(chosen), "open": sum(o not in now for o, _ in every)}
 
     def letter(self, place: str) -> Data:
         """Return one dead letter in full: as bytes, as text and decoded.
@@ -231,8 +247,17 @@ class Desk:
         return [{"place": str(letter.place), "sent_as": offset} for letter, offset in sent]
 
     def _letters(self) -> list[DeadLetter]:
+        return [letter for _, letter in self._with_offsets()]
+
+    def _with_offsets(self) -> list[tuple[int, DeadLetter]]:
+        cluster, plan = self.deployment.cluster, self.deployment.plan
         with self._lock:
-            return list(dead_letters.committed(self.deployment.cluster, self.deployment.plan))
+            return list(dead_letters.committed_from(cluster, plan, 0))
+
+    def _acknowledged(self) -> dead_letters.Acknowledged:
+        cluster, network = self.deployment.cluster, self.deployment.plan.network
+        with self._lock:
+            return dead_letters.acknowledged(cluster, network)
 
     def close(self) -> None:
         """Close the connection."""
@@ -262,6 +287,7 @@ def _matches(letter: DeadLetter, wishes: Mapping[str, str]) -> bool:
         wishes.get("reason", letter.reason) == letter.reason
         and wishes.get("topic", letter.topic) == letter.topic
         and dead_letters.contains(letter, wishes.get("text", ""))
+        and wishes.get("place", str(letter.place)) == str(letter.place)
     )
 
 

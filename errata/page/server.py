@@ -80,6 +80,7 @@ class Page:
             Route("/arcs/{arc}/why", self._json(self._why, is_slow=True)),
             Route("/dead-letters", self._json(self._letters)),
             Route("/dead-letters/resend", self._resend, methods=["POST"]),
+            Route("/dead-letters/acknowledge", self._acknowledge, methods=["POST"]),
             Route("/dead-letters/{place:path}", self._json(self._letter)),
             Mount("/assets", assets),
         ]
@@ -150,6 +151,14 @@ class Page:
             return _as_json(self.tables.resend(places, wish))
 
         return await _answered(send, request, self._quick)
+
+    async def _acknowledge(self, request: Request) -> Response:
+        wishes = {n: v for n, v in request.query_params.items() if v}
+
+        def note(_: Request) -> Response:
+            return _as_json(self.tables.acknowledge(wishes))
+
+        return await _answered(note, request, self._quick)
 
     # ---------------------------------------------------------------- live messages
 

@@ -7,13 +7,13 @@ export function letters({ fields, watch }) {
   const place = h("div", {}, h("p", { class: "faint" }, "reading"));
   const text = h("input", { id: "text", type: "search", value: fields.get("text") ?? "" });
   const to = (wishes) => `#/letters?${new URLSearchParams(Object.entries(wishes).filter(([, wish]) => wish))}`;
-  const wishes = { reason: fields.get("reason"), text: fields.get("text") };
+  const wishes = { reason: fields.get("reason"), text: fields.get("text"), all: fields.get("all") };
   let counted = null;
   const read = async () => {
     try {
       const asked = new URLSearchParams(Object.entries(wishes).filter(([, wish]) => wish));
       const found = await ask(`/dead-letters?${asked}`);
-      place.replaceChildren(...list(found, wishes, to));
+      place.replaceChildren(...list(found, wishes, to, read));
     } catch (error) {
       place.replaceChildren(h("p", { class: "bad", role: "alert" }, value(error.message)));
     }
@@ -35,8 +35,10 @@ export function letters({ fields, watch }) {
   ];
 }
 
-function list(found, wishes, to) {
-  if (!found.count) return [h("p", {}, "Nothing was refused.")];
+function list(found, wishes, to, again) {
+  const hidden = found.acknowledged && wishes.all !== "yes"
+    ? h("p", {}, h("a", { href: to({ ...wishes, all: "yes" }) }, `${number(found.acknowledged)} acknowledged ones`)) : null;
+  if (!found.count) return [h("p", {}, found.acknowledged ? "Nothing is open." : "Nothing was refused."), ...(hidden ? [hidden] : [])];
   const chips = [["", found.count], ...Object.entries(found.reasons)].map(([reason, count]) =>
     h("a", { href: to({ ...wishes, reason }), "aria-current": (wishes.reason ?? "") === reason ? "true" : undefined },
       reason ? value(reason) : "all", ` (${number(count)})`));
@@ -45,8 +47,20 @@ function list(found, wishes, to) {
     time(letter.written_ms), value(letter.key), value(letter.value),
   ]);
   const rest = found.matching > rows.length ? `the newest ${rows.length} of ${number(found.matching)}` : `${rows.length}`;
+  const told = h("span", { role: "status" });
+  const acknowledge = async () => {
+    try {
+      const asked = new URLSearchParams(Object.entries({ reason: wishes.reason, text: wishes.text }).filter(([, wish]) => wish));
+      await ask(`/dead-letters/acknowledge?${asked}`, { method: "POST", headers: { "x-errata": "1" } });
+      again();
+    } catch (error) {
+      told.textContent = error.message;
+    }
+  };
+  const button = state.plan.allows_writes && found.matching
+    ? h("p", {}, h("button", { type: "button", onclick: acknowledge }, `Acknowledge ${number(found.matching)}`), " ", told) : null;
   return [
-    h("p", { class: "chips" }, chips),
+    h("p", { class: "chips" }, chips), ...(hidden ? [hidden] : []), ...(button ? [button] : []),
     h("div", { class: "scroll", tabindex: 0, "aria-label": "The dead letters" },
       table(`${rest}, newest first; times are UTC`, ["place", "reason", "detail", "written", "key", "value"], rows)),
   ];

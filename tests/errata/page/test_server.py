@@ -143,6 +143,23 @@ def test_a_dead_letter_is_sent_again_as_it_was_or_edited(
     assert [row["key"] for row in driver.table("prices")] == ["k"]
 
 
+def test_dead_letters_that_are_acknowledged_are_left_out(
+    driver: Driver, writing: TestClient, page: TestClient
+) -> None:
+    refused(driver)
+    chosen = {"reason": "undecodable"}
+    told = writing.post("/dead-letters/acknowledge", params=chosen).json()
+    assert told == {"acknowledged": 2, "open": 1}
+    found = page.get("/dead-letters").json()
+    assert (found["count"], found["acknowledged"], found["reasons"]) == (
+        1, 2, {"unknown identity": 1},
+    )  # fmt: skip
+    assert page.get("/dead-letters", params={"all": "yes"}).json()["count"] == 3
+    one = {"place": found["letters"][0]["place"]}
+    assert writing.post("/dead-letters/acknowledge", params=one).json()["open"] == 0
+    assert page.post("/dead-letters/acknowledge", headers={OURS: "1"}).status_code == 403
+
+
 @pytest.mark.parametrize(
     ("wish", "status"),
     [
