@@ -138,11 +138,12 @@ def _unparsed(text: str, error: ParseError) -> ExpressionError:
     column = int(first.get("col") or 1) - max(len(highlight), 1)
     at = min(max(sum(len(line) + 1 for line in lines) + column, 0), max(len(text) - 1, 0))
     description = str(first.get("description") or "something else")
+    where = "near"
     if description.startswith("Required keyword"):
-        description = "no operand"
+        description, where = "no operand", "after"
     elif description.startswith("Expecting "):
-        description = f"no {description.removeprefix('Expecting ')}"
-    actual = f"{description} after {highlight!r}" if highlight else description
+        description, where = f"no {description.removeprefix('Expecting ')}", "after"
+    actual = f"{description} {where} {highlight!r}" if highlight else description
     return ExpressionError(text, at, need="an SQL expression", found=actual)
 
 
