@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,13 +142,13 @@ def moment_ms(text: str, *, hint: str) -> int:
     Raises:
         BadParameter: If it is none.
     """
+    from errata.client import reading
+
     try:
-        at = datetime.fromisoformat(text)
+        return reading.moment_ms(text)
     except ValueError as error:
         need = f"{text!r} needs the form 2026-07-15T09:30:00Z"
         raise typer.BadParameter(need, param_hint=hint) from error
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:

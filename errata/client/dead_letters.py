@@ -176,7 +176,7 @@ def committed_from(
         )  # fmt: skip
 
 
-def letter_at(dead_letters: list[DeadLetter], place: str) -> DeadLetter:
+def letter_at(dead_letters: Sequence[DeadLetter], place: str) -> DeadLetter:
     """Return the dead letter of the refused record at a place.
 
     Args:
@@ -282,7 +282,7 @@ def edited(letters: Sequence[DeadLetter], lines: Sequence[bytes]) -> list[DeadLe
                 f"value (or key_base64, value_base64), as `errata dead-letters --json` prints it; "
                 f"{error}"
             ) from error
-        letter = letter_at(list(letters), str(place))
+        letter = letter_at(letters, str(place))
         if letter.is_of_box:
             raise NoRecordError(letter)
         found.append(

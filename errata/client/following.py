@@ -58,10 +58,6 @@ class Follower:
                 self._unfinished.add(arc)
         return found
 
-    def done(self, arc: str) -> int:
-        """Return the last epoch whose revisions were returned; earlier ones may have none."""
-        return self._tails[arc].done
-
     def close(self) -> None:
         """Stop reading; safe to call twice."""
         self.progress.close()

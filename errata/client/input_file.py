@@ -63,9 +63,9 @@ _BARE = {
 """Text that JSON takes without quotes, by type; everything else is quoted and checked later."""
 
 
-OPS = frozenset(word for op, words in _OPS.items() for word in (op, *words))
-"""All words for an op."""
 _WORDS = {word: op for op, words in _OPS.items() for word in (op, *words)}
+OPS = frozenset(_WORDS)
+"""All words for an op."""
 
 
 class CsvError(ErrataError):
@@ -333,7 +333,8 @@ def read_input(
                     f'input {file!r} is JSON: its lines have an op, and {{"epoch": true}} ends an '
                     "epoch; --op-column and --epoch-column are for CSV"
                 )
-            _note_misspelt(file, arc, *_names_in(first))
+            found = _names_in(first)
+            _note_misspelt(file, arc, found, found)
             is_plain = _is_plain(first)
             for piece in chain([first], pieces):
                 for lines in _split(list(filter(bytes.strip, piece))):
@@ -361,8 +362,8 @@ def _as_inserts(lines: list[bytes]) -> list[bytes]:
     return column.zip_with(revised, pl.Series(texts, dtype=pl.Binary)).to_list()
 
 
-def _names_in(lines: list[bytes]) -> tuple[list[str], list[str]]:
-    """Return the names of fields in the first lines of JSON, twice: as they may be either."""
+def _names_in(lines: list[bytes]) -> list[str]:
+    """Return the names of fields in the first lines of JSON."""
     found = dict[str, None]()
     for line in lines[:_LOOKED_AT]:
         try:
@@ -375,7 +376,7 @@ def _names_in(lines: list[bytes]) -> tuple[list[str], list[str]]:
             [content.get(side) for side in ("before", "after")] if "op" in content else [content]
         )
         found |= dict.fromkeys(name for side in sides if isinstance(side, dict) for name in side)
-    return [*found], [*found]
+    return list(found)
 
 
 def _note_misspelt(file: str, arc: Arc, names: Iterable[str], known: Iterable[str]) -> None:
