@@ -51,7 +51,7 @@ class UnsupportedSchemaError(ErrataError):
     def __init__(self, place: str, need: str) -> None:
         self.place = place
         super().__init__(
-            f"Avro schema, {place or 'top'}: {need}; Errata reads flat records, "
+            f"schema, {place or 'top'}: {need}; Errata reads flat records, "
             "whose fields may be null and may be records of such fields"
         )
 

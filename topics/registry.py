@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Protocol
@@ -41,19 +41,34 @@ class RegistryAwayError(ClusterError):
     """The registry does not answer at the moment: try again later."""
 
 
+PROTOBUF = "PROTOBUF"
+"""How registries name the kind of a Protobuf schema."""
+
+
 class NotAvroError(ErrataError):
     """A schema of the registry is not an Avro schema.
 
     Attributes:
         kind: Its kind, as the registry names it: ``JSON``, ``PROTOBUF``.
         text: Its text.
+        imports: Texts of the schemas that it refers to, also indirectly, by name.
+        schema_id: Its id; None if that is not known.
     """
 
-    def __init__(self, what: str, *, kind: str, text: str = "") -> None:
-        self.kind, self.text = kind, text
+    def __init__(
+        self,
+        what: str,
+        *,
+        kind: str,
+        text: str = "",
+        imports: Mapping[str, str] | None = None,
+        schema_id: int | None = None,
+    ) -> None:
+        self.kind, self.text, self.schema_id = kind, text, schema_id
+        self.imports = dict(imports or {})
         super().__init__(
-            f"{what} is of kind {kind}, but Errata reads Avro; write the topic in Avro, or declare "
-            "the source as json or csv if its records are"
+            f"{what} is of kind {kind}, but the declared format reads Avro; write the topic in "
+            "Avro, or declare the source as protobuf, json or csv if its records are"
         )
 
 

@@ -9,6 +9,7 @@ import json
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from errata.topics.registry import (
     COMPATIBLE,
     INCOMPATIBLE,
     NEW,
+    PROTOBUF,
     SAME,
     JudgingRegistry,
     NotAvroError,
@@ -155,14 +157,45 @@ class RegistryServer:
             registered = self._ask(what, lambda: get(schema_id), is_patient=False)
             if registered is None:
                 raise UnknownSchemaError(schema_id, registry="the schema registry")
-            self._schemas[schema_id] = _avro(registered, what)
+            self._schemas[schema_id] = self._content(registered, schema_id, what)
         return self._schemas[schema_id]
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return the id and the schema last registered under a subject; None if there is none."""
         what = f"the schema of subject '{subject}'"
         version = self._ask(what, lambda: self._client.get_latest_version(subject))
-        return None if version is None else (int(version.schema_id), _avro(version.schema, what))
+        if version is None:
+            return None
+        schema_id = int(version.schema_id)
+        return schema_id, self._content(version.schema, schema_id, what)
+
+    def _content(self, registered: Any, schema_id: int, what: str) -> dict[str, Any]:
+        """Return an Avro schema.
+
+        Raises:
+            NotAvroError: If it is of another kind; it has the texts of a Protobuf schema.
+        """
+        if registered.schema_type == PROTOBUF:
+            text, imports = str(registered.schema_str), self._imports(registered)
+            raise NotAvroError(what, kind=PROTOBUF, text=text, imports=imports, schema_id=schema_id)
+        schema: dict[str, Any] = _avro(registered, what)
+        return schema
+
+    def _imports(self, registered: Any) -> dict[str, str]:
+        """Return the texts of the schemas that one refers to, by name, but for unknown ones."""
+        found: dict[str, str] = {}
+        pending = list(registered.references or ())
+        while pending:
+            each = pending.pop()
+            if each.name in found:
+                continue
+            what = f"version {each.version} of subject '{each.subject}'"
+            get = partial(self._client.get_version, each.subject, each.version)
+            version = self._ask(what, get, is_patient=False)
+            if version is not None:
+                found[each.name] = str(version.schema.schema_str)
+                pending += version.schema.references or ()
+        return found
 
     def _ask(self, what: str, request: Callable[[], Any], *, is_patient: bool = True) -> Any:
         """Return the answer; None if the server answers "not found".

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from errata.client import protobuf_records
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.topology import Source
 from errata.schemas import revisions as frames
@@ -41,8 +42,9 @@ def source_records(
 ) -> list[Record]:
     """Return keys and values of the records for which a source's ingest emits revisions.
 
-    The key is the identity. There is one record for each; after a delete of Debezium there is a
-    tombstone, too. Avro schemas are registered under the topic's subjects, as producers do.
+    The key is the identity, of Protobuf records in JSON. There is one record for each; after a
+    delete of Debezium there is a tombstone, too. Avro schemas are registered under the topic's
+    subjects, as producers do; Protobuf needs one that is registered.
 
     Args:
         source: The source whose topic the records are for.
@@ -66,6 +68,15 @@ def source_records(
             replace(source, format="json"), revision, registry=registry, time_ms=time_ms
         )
         return [(key, value and _csv_line(json.loads(value, **_DIGITS))) for key, value in records]
+    if form == "protobuf":
+        as_json = replace(source, format="json", envelope=envelope)
+        keyed = source_records(as_json, revision, registry=registry, time_ms=time_ms)
+        made = iter(
+            protobuf_records.values(
+                source, revision, envelope=envelope, registry=registry, time_ms=time_ms
+            )
+        )
+        return [(key, None if value is None else next(made)) for key, value in keyed]
     outgoing = Outgoing(source.arc, source.topic, envelope, form, registry)
     keys, values = outgoing.encode(revision, epoch=0, time_ms=time_ms)
     return list(zip(keys, values, strict=True))

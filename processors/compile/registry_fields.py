@@ -13,12 +13,14 @@ from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.declare.network import Network
+from errata.processors.envelopes import protobuf_schema
 from errata.processors.envelopes.connect import MEANINGS, NANOS, VARIABLE, ZONED
+from errata.processors.envelopes.protobuf_schema import ProtobufSchemaError
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
 from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError, layout_of
-from errata.topics.registry import NotAvroError, Registry
+from errata.topics.registry import PROTOBUF, NotAvroError, Registry
 
 _LOG = logging.getLogger("errata.network")
 _AFTER = "after"
@@ -42,7 +44,8 @@ def resolve(network: Network, registry: Registry) -> Network:
     Fields are those of the latest ``<topic>-value`` schema, or of its record ``after`` if records
     are native or Debezium's; fields that Errata can't hold are skipped, with a warning. The
     identity has the fields of the latest ``<topic>-key`` schema. Schemas are Avro's; of records in
-    JSON they are JSON Schemas. Declared fields and identities are not looked up.
+    JSON they are JSON Schemas, of records in Protobuf the first message of a file. Declared fields
+    and identities are not looked up.
 
     Args:
         network: The network as declared.
@@ -100,13 +103,17 @@ def _record(
         if latest is None:
             actual = "no such subject in the registry"
             raise _UnresolvedError(need, actual, f"register its schema, or declare {remedy}")
-        if source.format == "json":
-            raise _UnresolvedError(need, "a schema of Avro, but format json", f"declare {remedy}")
+        if source.format == "json" or (source.format == "protobuf" and what == "fields"):
+            actual = f"a schema of Avro, but format {source.format}"
+            raise _UnresolvedError(need, actual, f"declare {remedy}")
         fields = fields_of(latest[1], subject, inside=inside)
     except NotAvroError as error:
-        if (source.format, error.kind) != ("json", JSON_SCHEMA):
+        if (source.format, error.kind) == ("json", JSON_SCHEMA):
+            fields = _of_json_schema(error.text, subject, inside, need, remedy)
+        elif (source.format, error.kind) == ("protobuf", PROTOBUF):
+            fields = _of_protobuf(error, subject, inside, need, remedy)
+        else:
             raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
-        fields = _of_json_schema(error.text, subject, inside, need, remedy)
     except UnsupportedSchemaError as error:
         raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
     if not fields:
@@ -121,6 +128,19 @@ def _of_json_schema(
         return json_schema.fields_of(json.loads(text), subject, inside=inside)
     except (NoObjectSchemaError, ValueError, RecursionError) as error:
         raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
+
+
+def _of_protobuf(
+    schema: NotAvroError, subject: str, inside: str, need: str, remedy: str
+) -> dict[str, FieldType]:
+    """Return the fields of the first message of a Protobuf file."""
+    try:
+        file = protobuf_schema.compiled(schema.text, schema.imports)
+        _, message = next(protobuf_schema.messages(file))
+        return fields_of(protobuf_schema.avro_schema(message), subject, inside=inside)
+    except (ProtobufSchemaError, StopIteration) as error:
+        actual = str(error) or "a Protobuf schema without a message"
+        raise _UnresolvedError(need, actual, f"declare {remedy}") from error
 
 
 def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, FieldType]:

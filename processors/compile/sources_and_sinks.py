@@ -39,10 +39,10 @@ from errata.topics import names
 from errata.topics.cluster import Records
 
 FORMATS = {
-    "append": ("avro", "json", "csv"),
-    "upsert": ("avro", "json", "csv"),
-    "debezium": ("avro", "json"),
-    "native": ("avro", "json"),
+    "append": ("avro", "protobuf", "json", "csv"),
+    "upsert": ("avro", "protobuf", "json", "csv"),
+    "debezium": ("avro", "protobuf", "json"),
+    "native": ("avro", "protobuf", "json"),
     declared.BOUND: ("avro",),
 }
 """Formats of sources by envelope."""

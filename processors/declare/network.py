@@ -465,8 +465,8 @@ class Network:
                 of another network, ``<network>.<arc>``. It is read where it is; fields, identity,
                 event time and partitioning are those that it has there, unless fewer fields are
                 declared.
-            format: ``avro`` (with a schema id in front), ``json`` (one object per record) or
-                ``csv`` (one line per record).
+            format: ``avro`` and ``protobuf`` (with a schema id in front), ``json`` (one object per
+                record) or ``csv`` (one line per record).
             partition_by: Fields whose hash is the arc's partition. Default: those by which every
                 downstream aggregate groups.
             partitions: Partitions of the arc; default: as many as the topic has.

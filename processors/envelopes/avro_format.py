@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ from errata.processors.envelopes.batch import (
     no_tuples,
 )
 from errata.processors.envelopes.connect import (
+    LOOSE,
     MEANINGS,
     VARIABLE,
     ZONED,
@@ -36,8 +37,8 @@ from errata.schemas import decode, framing
 from errata.schemas.decode import Decoder
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import MAX_PRECISION, Fields, FieldType
-from errata.schemas.layout import Leaf, Nested
-from errata.topics.registry import NotAvroError, Registry, UnknownSchemaError
+from errata.schemas.layout import Layout, Leaf, Nested
+from errata.topics.registry import PROTOBUF, NotAvroError, Registry, UnknownSchemaError
 
 
 @dataclass
@@ -46,13 +47,16 @@ class BySchema:
 
     Args:
         registry: Holds the writers' schemas.
-        reader: Returns the reader of a schema.
+        reader: Returns the reader of an Avro schema.
         empty: The result for no records.
+        of_protobuf: Returns the reader of a Protobuf schema, from the registry's answer; None: such
+            records are refused.
     """
 
     registry: Registry
     reader: Callable[[Any], Read]
     empty: Decoded
+    of_protobuf: Callable[[NotAvroError], Read] | None = None
     readers: dict[int, Read | str] = field(default_factory=dict)
 
     def read(self, values: Sequence[bytes]) -> Decoded:
@@ -78,11 +82,15 @@ class BySchema:
     def _reader(self, schema_id: int) -> Read | str:
         if schema_id not in self.readers:
             try:
-                schema = self.registry.schema(schema_id)
-            except (UnknownSchemaError, NotAvroError) as error:
+                make = partial(self.reader, self.registry.schema(schema_id))
+            except UnknownSchemaError as error:
                 return f"schema id {schema_id}: {error}"  # not cached: it may be registered later
+            except NotAvroError as error:
+                if error.kind != PROTOBUF or self.of_protobuf is None:
+                    return f"schema id {schema_id}: {error}"
+                make = partial(self.of_protobuf, error)
             try:
-                self.readers[schema_id] = self.reader(schema)
+                self.readers[schema_id] = make()
             except ErrataError as error:
                 self.readers[schema_id] = f"schema id {schema_id}: {error}"
         return self.readers[schema_id]
@@ -123,6 +131,14 @@ class AvroFormat:
 
 Convert = Callable[[pl.Series], pl.Series]
 
+_INSTANTS = {"timestamp-millis", "timestamp-micros"}
+_LOOSE_TYPES = {
+    "string": {"decimal", "date", "uuid", *_INSTANTS},
+    "long": _INSTANTS,
+    "int": {"date"},
+}
+"""Types for which a text or whole number stands, if its schema language lacks them."""
+
 _PROMOTED = {  # Avro's promotions that lose nothing
     "long": {"int", "long"},
     "float": {"float"},
@@ -140,6 +156,8 @@ def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
         kind: The declared type.
     """
     meaning = MEANINGS.get(leaf.semantic, leaf.logical)
+    if leaf.semantic == LOOSE and kind.kind in _LOOSE_TYPES[leaf.kind]:
+        return (lambda values: parse(values, kind)) if leaf.kind == "string" else _as_it_is
     if kind.kind == "decimal":
         return _decimal(leaf, kind)
     if kind.kind.startswith("timestamp-"):
@@ -204,54 +222,83 @@ Read = Callable[[Sequence[bytes]], Decoded]
 AddColumn = Callable[[ColumnBuilder, pl.DataFrame], None]
 
 
+class WriterDecoder(Protocol):
+    """Decodes one writer's records into the columns of a layout, as `schemas.decode.Decoder`."""
+
+    layout: Layout
+
+    def decode_each(self, bodies: Sequence[bytes], /) -> decode.Decoded:
+        """Return the valid records, and the index and reason of each bad one."""
+
+
+class OpenDecoder(Protocol):
+    """Returns the decoder of a writer's schema."""
+
+    def __call__(self, schema: Any, /, *, wanted: Collection[str]) -> WriterDecoder:
+        """Return the decoder; it reads the wanted columns."""
+
+
 class WriterSchemaError(ErrataError):
     """A writer's schema lacks what the source declares."""
 
 
-def tuple_reader(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
+def tuple_reader(
+    schema: Any,
+    fields: Fields,
+    *,
+    missing: Collection[str] = (),
+    decoder: OpenDecoder = Decoder,
+) -> Read:
     """Return the reader of one writer's tuples, one column per field.
 
     Args:
-        schema: The writer's schema.
+        schema: The writer's schema, or the Avro schema that has its columns.
         fields: The declared fields.
         missing: Fields that may be missing though they are never null.
+        decoder: Returns the decoder of its records.
 
     Raises:
         WriterSchemaError: If a declared field is missing, or of another type.
         UnsupportedSchemaError: If a field can't be read.
     """
-    decoder = Decoder(schema, wanted=set(fields))
-    leaves = _leaves(decoder.layout)
+    reader = decoder(schema, wanted=set(fields))
+    leaves = _leaves(reader.layout)
     adders = [
         _field_adder(name, name, kind, leaves, may_miss=kind.optional or name in missing)
         for name, kind in fields.items()
     ]
     if not leaves:
         raise WriterSchemaError(f"needs some of {', '.join(fields)}, found none of them")
-    return lambda bodies: _decoded(decoder.decode_each(bodies), adders)
+    return lambda bodies: _decoded(reader.decode_each(bodies), adders)
 
 
 def revision_reader(
-    schema: Any, fields: Fields, *, identity: Collection[str], ops: Mapping[str, int]
+    schema: Any,
+    fields: Fields,
+    *,
+    identity: Collection[str],
+    ops: Mapping[str, int],
+    decoder: OpenDecoder = Decoder,
 ) -> Read:
     """Return the reader of one writer's revisions: op as a code, and both sides.
 
     Args:
-        schema: The writer's schema.
+        schema: The writer's schema, or the Avro schema that has its columns.
         fields: The declared fields.
         identity: The fields that a ``before`` needs.
         ops: Codes of the ops.
+        decoder: Returns the decoder of its records.
 
     Raises:
         WriterSchemaError: If ``op``, ``after`` or a field is missing, or a field has another type.
         UnsupportedSchemaError: If a field can't be read.
     """
     wanted = {f"{side}.{name}" for side in SIDES for name in fields}
-    decoder = Decoder(schema, wanted={"op", *wanted})
-    op = _leaves(decoder.layout).get("op")
+    reader = decoder(schema, wanted={"op", *wanted})
+    op = _leaves(reader.layout).get("op")
     if op is None or not (op.symbols or op.kind == "string"):
         raise WriterSchemaError("needs a field 'op', an enum or a string, found none")
-    sides = {part.name: part for part in decoder.layout if isinstance(part, Nested)}
+    sides = {part.name: part for part in reader.layout if isinstance(part, Nested)}
     if "after" not in sides and "message" not in _names(schema):
         raise WriterSchemaError("needs a record field 'after', found none")
     adders = [_presence_adder(side, sides.get(side)) for side in SIDES]
@@ -274,7 +321,7 @@ def revision_reader(
             else codes.gather(ops_read)
         )
 
-    return lambda bodies: _decoded(decoder.decode_each(bodies), [add_op, *adders])
+    return lambda bodies: _decoded(reader.decode_each(bodies), [add_op, *adders])
 
 
 def is_control_schema(schema: Any) -> bool:
@@ -283,17 +330,18 @@ def is_control_schema(schema: Any) -> bool:
     return names == {"ts_ms"} or (names >= {"status", "id"} and not names & {"op", *SIDES})
 
 
-def control_reader(schema: Any, nothing: pl.DataFrame) -> Read:
+def control_reader(schema: Any, nothing: pl.DataFrame, *, decoder: OpenDecoder = Decoder) -> Read:
     """Return the reader of a connector's own records: it passes over those of the schema.
 
     Args:
         schema: The connector's schema.
         nothing: A decoded batch of no records.
+        decoder: Returns the decoder of its records.
     """
-    decoder = Decoder(schema, wanted=())
+    reader = decoder(schema, wanted=())
 
     def read(bodies: Sequence[bytes]) -> Decoded:
-        decoded = decoder.decode_each(bodies)
+        decoded = reader.decode_each(bodies)
         refused = [Refusal(row, UNDECODABLE, reason) for row, reason in decoded.bad]
         return Decoded(nothing, refused, passed=len(decoded.good))
 
@@ -333,8 +381,12 @@ def _field_adder(
     if convert is None:
         raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {type_name(leaf)}")
 
+    stands_for_another = leaf.semantic == LOOSE and leaf.kind == "string" != kind.kind
+
     def add(builder: ColumnBuilder, frame: pl.DataFrame) -> None:
         original = frame[column]
+        if stands_for_another:  # an absent text is empty
+            original = original.replace("", None)
         values = convert(original)
         shown = (
             original.struct.field("value") if isinstance(original.dtype, pl.Struct) else original

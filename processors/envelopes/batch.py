@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import is_not
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,35 @@ def join_parts(parts: Sequence[Decoded]) -> Decoded:
         sum(part.passed for part in parts),
         tuple(sorted(row for part in parts for row in part.absent)),
     )
+
+
+def decoded_each(
+    decode: Callable[[bytes], Any],
+    records: Sequence[bytes],
+    *,
+    errors: tuple[type[Exception], ...],
+    need: str,
+) -> tuple[list[Any], npt.NDArray[np.int64], list[Refusal]]:
+    """Decode each record; return the results, their rows, and refusals of the others.
+
+    Args:
+        decode: Decodes one record.
+        records: The records.
+        errors: What it raises for a bad one.
+        need: What a bad one is not, for its refusal.
+    """
+    try:
+        return list(map(decode, records)), np.arange(len(records)), []
+    except errors:  # some record is bad: decode them one by one
+        results, rows, refused = [], [], []
+        for row, record in enumerate(records):
+            try:
+                results.append(decode(record))
+            except errors as error:
+                refused.append(Refusal(row, UNDECODABLE, f"{need}: {error}"))
+            else:
+                rows.append(row)
+        return results, np.array(rows, np.int64), refused
 
 
 def columns(fields: Fields) -> dict[str, type[pl.DataType]]:

@@ -21,6 +21,10 @@ _CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
 
 DECIMAL, VARIABLE, ZONED, NANOS = "decimal", "variable-decimal", "zoned", "timestamp-nanos"
 
+LOOSE = "Protobuf"
+"""Semantic of the texts and whole numbers of a schema language that has no types for decimals,
+times and identifiers: they are read as those of JSON are."""
+
 MEANINGS = {
     CONNECT_DECIMAL: DECIMAL,
     VARIABLE_DECIMAL: VARIABLE,

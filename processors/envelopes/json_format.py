@@ -31,6 +31,7 @@ from errata.processors.envelopes.batch import (
     ColumnBuilder,
     Decoded,
     Refusal,
+    decoded_each,
     join_parts,
     no_revisions,
     no_tuples,
@@ -138,7 +139,7 @@ class ByBlock:
         if not wrapped.any():
             return self._reader(b"").read(values)
         rows = wrapped.arg_true().to_numpy()
-        envelopes, good, _ = decoded_each(_unwrap, [values[row] for row in rows.tolist()])
+        envelopes, good, _ = _decoded_each(_unwrap, [values[row] for row in rows.tolist()])
         rows = rows[good]
         blocks = list(map(bytes, map(attrgetter("schema"), envelopes)))
         payloads = list(map(bytes, map(attrgetter("payload"), envelopes)))
@@ -307,6 +308,7 @@ def _unscaled(binary: pl.Series) -> pl.Series:
 SIDES = ("before", "after")
 
 _BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_decoded_each = partial(decoded_each, errors=_BAD, need="not the JSON that the source declares")
 
 
 class TupleReader:
@@ -324,7 +326,7 @@ class TupleReader:
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
         """Return the decoded objects and the refused ones."""
-        structs, rows, refused = decoded_each(self.decode, texts)
+        structs, rows, refused = _decoded_each(self.decode, texts)
         builder = ColumnBuilder()
         builder.columns, field_count = self.tuples.columns(
             builder, structs, np.arange(len(structs))
@@ -360,7 +362,7 @@ class RevisionReader:
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
         """Return the decoded objects and the refused ones."""
-        structs, rows, refused = decoded_each(self.decode, texts)
+        structs, rows, refused = _decoded_each(self.decode, texts)
         builder, passed = ColumnBuilder(), 0
         ops = list(map(attrgetter("op"), structs))
         field_count = len(ops) - ops.count(UNSET)
@@ -460,26 +462,6 @@ def _nesting(text: bytes) -> int:
     brackets = np.frombuffer(_STRING.sub(b"", text).translate(None, _NOT_BRACKETS), np.uint8)
     opens = (brackets == ord("[")) | (brackets == ord("{"))
     return int(np.cumsum(np.where(opens, 1, -1)).max(initial=0))
-
-
-def decoded_each(
-    decode: Callable[[bytes], Any], texts: Sequence[bytes]
-) -> tuple[list[Any], Places, list[Refusal]]:
-    """Decode each text; return the results, their rows, and refusals of the others."""
-    try:
-        return list(map(decode, texts)), np.arange(len(texts)), []
-    except _BAD:  # some text is bad: decode them one by one
-        results, rows, refused = [], [], []
-        for row, text in enumerate(texts):
-            try:
-                results.append(decode(text))
-            except _BAD as error:
-                refused.append(
-                    Refusal(row, UNDECODABLE, f"not the JSON that the source declares: {error}")
-                )
-            else:
-                rows.append(row)
-        return results, np.array(rows, np.int64), refused
 
 
 def is_control_record(text: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Reads identities from record keys, in any of the usual forms.
 
-The forms are Avro behind a schema id, a JSON object (also behind a schema block), and, where the
-identity is one field, that value alone: in Avro, as JSON text, or as plain text.
+The forms are Avro or Protobuf behind a schema id, a JSON object (also behind a schema block), and,
+where the identity is one field, that value alone: in Avro, as JSON text, or as plain text.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from errata.processors.envelopes.batch import (
 )
 from errata.processors.envelopes.connect import Block
 from errata.processors.envelopes.json_format import ByBlock, TupleReader
+from errata.processors.envelopes.protobuf_format import by_message, message_reader
 from errata.processors.envelopes.texts import decode_utf8, parse
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import framing
@@ -40,13 +41,16 @@ class Keys:
 
     Args:
         identity: The identity fields, with their types.
-        registry: Holds the schemas of Avro keys.
+        registry: Holds the schemas of keys in Avro and Protobuf.
     """
 
     def __init__(self, identity: Mapping[str, FieldType], registry: Registry) -> None:
         self.identity = identity
         self.empty = no_tuples(identity)
-        self._avro = BySchema(registry, partial(_avro_key, identity), Decoded(self.empty, []))
+        nothing = Decoded(self.empty, [])
+        message = partial(message_reader, fields=identity)
+        of_protobuf = partial(by_message, reader=message, empty=nothing)
+        self._framed = BySchema(registry, partial(_avro_key, identity), nothing, of_protobuf)
         self._json = ByBlock(partial(_JsonKeys, identity), self.empty)
 
     def read(self, keys: Sequence[bytes | None]) -> Decoded:
@@ -57,7 +61,7 @@ class Keys:
         framed = column.bin.starts_with(b"\0") & (column.bin.size() >= framing.HEAD_BYTES)
         objects = column.bin.starts_with(b"{") | column.bin.starts_with(b'"')
         for read, chosen in (
-            (self._avro.read, framed),
+            (self._framed.read, framed),
             (self._json.read, objects),
             (self._plain, ~framed & ~objects),
         ):

@@ -11,10 +11,17 @@ from errata.processors.envelopes.batch import Batch, Decoded
 from errata.processors.envelopes.csv_format import CsvFormat
 from errata.processors.envelopes.json_format import JsonFormat
 from errata.processors.envelopes.keys import Keys
+from errata.processors.envelopes.protobuf_format import ProtobufFormat
 from errata.processors.envelopes.upsert import Upsert
 from errata.processors.plan.topology import Source
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.topics.registry import Registry
+
+_FRAMED: dict[str, type[AvroFormat] | type[ProtobufFormat]] = {
+    "avro": AvroFormat,
+    "protobuf": ProtobufFormat,
+}
+"""Formats whose records refer to a schema of the registry."""
 
 
 class Envelope(Protocol):
@@ -36,9 +43,10 @@ def make(source: Source, registry: Registry) -> Envelope:
     identity, connector = arc.identity, source.envelope == "debezium"
     keys = Keys({name: fields[name] for name in identity}, registry)
     ops = debezium.CODES if connector else native.CODES
-    form: AvroFormat | JsonFormat | CsvFormat
-    if source.format == "avro":
-        form = AvroFormat(fields, registry, identity=identity, ops=ops, connector=connector)
+    form: AvroFormat | ProtobufFormat | JsonFormat | CsvFormat
+    if source.format in _FRAMED:
+        framed = _FRAMED[source.format]
+        form = framed(fields, registry, identity=identity, ops=ops, connector=connector)
     elif source.format == "json":
         form = JsonFormat(fields, ops=ops, connector=connector)
     else:

@@ -13,6 +13,7 @@ from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
 from tests.mutants.page import PAGE
 from tests.mutants.points import POINTS
+from tests.mutants.protobuf import PROTOBUF
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.put_back import PUT_BACK
 from tests.mutants.rebuilt import REBUILT
@@ -24,5 +25,6 @@ MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
     *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST, *COMPOSITION, *KEPT_BACK, *POINTS),
     *PAGE,
+    *PROTOBUF,
     *WHY,
 ]

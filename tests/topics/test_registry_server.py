@@ -159,10 +159,32 @@ def test_a_schema_of_another_kind_than_avro_is_told(monkeypatch):
     server = configured(monkeypatch)
     server.register("a", A)
     server._client.kept[9] = SimpleNamespace(
-        schema_str='syntax = "proto3";', schema_type="PROTOBUF"
+        schema_str='syntax = "proto3";', schema_type="PROTOBUF", references=[]
     )
     with pytest.raises(NotAvroError, match="schema 9 is of kind PROTOBUF"):
         server.schema(9)
+
+
+def test_a_protobuf_schema_has_the_texts_of_all_that_it_imports(monkeypatch):
+    server = configured(monkeypatch)
+
+    def of(text: str, *names: str) -> SimpleNamespace:
+        refers = [SimpleNamespace(name=f"{n}.proto", subject=n, version=1) for n in names]
+        return SimpleNamespace(schema_str=text, schema_type="PROTOBUF", references=refers)
+
+    texts = {"one": of("1", "two", "gone"), "two": of("2", "one", "three"), "three": of("3")}
+
+    def version(subject: str, number: int) -> SimpleNamespace:
+        if subject not in texts:
+            raise Refused(404)
+        return SimpleNamespace(schema=texts[subject], version=number)
+
+    server._client.get_version = version
+    server._client.kept[9] = of("0", "one")
+    with pytest.raises(NotAvroError) as found:
+        server.schema(9)
+    assert (found.value.text, found.value.schema_id) == ("0", 9)
+    assert found.value.imports == {"one.proto": "1", "two.proto": "2", "three.proto": "3"}
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, None])
