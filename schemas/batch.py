@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import cast, overload
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 
@@ -53,6 +55,20 @@ class Joined(Sequence[bytes]):
     def after(self, count: int) -> Joined:
         """Return each string without its first bytes."""
         return replace(self, starts=np.minimum(self.starts + count, self.ends))
+
+    def series(self) -> pl.Series:
+        r"""Return the strings as a column.
+
+        Example:
+            >>> Joined.of([b"abc", b"x", b""]).after(1).series().to_list()
+            [b'bc', b'', b'']
+        """
+        if not len(self):
+            return pl.Series([], dtype=pl.Binary)
+        offsets = np.stack([self.starts, self.ends], axis=1).ravel()  # every other one is a gap
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.buffer)]
+        pieces = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+        return cast(pl.Series, pl.from_arrow(pieces)).gather_every(2)
 
     def __len__(self) -> int:
         """Return the number of strings."""

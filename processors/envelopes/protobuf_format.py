@@ -46,6 +46,7 @@ from errata.processors.envelopes.protobuf_schema import (
 from errata.processors.envelopes.texts import rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import decode
+from errata.schemas.batch import Joined
 from errata.schemas.decode import unscaled
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields, FieldType
@@ -127,7 +128,7 @@ def by_message(schema: NotAvroError, *, reader: Callable[[Any], Read], empty: De
     readers: dict[tuple[int, ...], Read | str] = {}
 
     def read(bodies: Sequence[bytes]) -> Decoded:
-        column = pl.Series(list(bodies), dtype=pl.Binary)
+        column = Joined.of(bodies).series()
         left = np.ones(len(column), np.bool_)
         parts = [empty]
         for path, message in choices:
@@ -238,7 +239,8 @@ def _read_nested(
 
 
 def _has(found: Sequence[Any], name: str) -> pl.Series:
-    return pl.Series(list(map(methodcaller("HasField", name), found)), dtype=pl.Boolean)
+    has = map(methodcaller("HasField", name), found)
+    return pl.Series(np.fromiter(has, np.bool_, len(found)))
 
 
 class _Column:
@@ -253,18 +255,16 @@ class _Column:
         self.leaf, self.field = leaf, field
         kind = "" if field.message_type is None else field.message_type.full_name
         if kind in WRAPPERS | {TEXT_DECIMAL}:
-            self.get = attrgetter(f"{field.name}.value")
-            self.values = self._plain
+            self.path, self.values = f"{field.name}.value", self._plain
             self.field = field.message_type.fields_by_name["value"]
         else:
-            self.get = attrgetter(field.name)
             reads = {TIMESTAMP: self._instants, DATE: self._dates, BYTES_DECIMAL: self._decimals}
-            self.values = reads.get(kind, self._plain)
+            self.path, self.values = field.name, reads.get(kind, self._plain)
         self.name, self.has_presence = field.name, field.has_presence
 
     def read(self, found: Sequence[Any], faults: dict[int, str]) -> list[pl.Series]:
         """Return the column; null where the field is absent. Notes a fault for each bad value."""
-        values, bad = self.values(list(map(self.get, found)))
+        values, bad = self.values(found)
         if self.has_presence:
             present = _has(found, self.name)
             values, bad = values.zip_with(present, values.clear(1)), bad & present
@@ -280,8 +280,9 @@ class _Column:
             return f"a number that enum {field.enum_type.full_name} does not have"
         return "not UTF-8" if field.type == field.TYPE_STRING else "a number above 2^63 - 1"
 
-    def _plain(self, values: list[Any]) -> tuple[pl.Series, pl.Series]:
+    def _plain(self, found: Sequence[Any]) -> tuple[pl.Series, pl.Series]:
         field, dtype = self.field, self.leaf.dtype
+        values = list(map(attrgetter(self.path), found))
         if field.type == field.TYPE_ENUM:
             names = {value.number: value.name for value in reversed(field.enum_type.values)}
             numbers = pl.Series(values, dtype=pl.Int64)
@@ -298,16 +299,16 @@ class _Column:
         column = pl.Series(values, dtype=dtype)
         return column, column.is_null()
 
-    def _instants(self, values: list[Any]) -> tuple[pl.Series, pl.Series]:
+    def _instants(self, found: Sequence[Any]) -> tuple[pl.Series, pl.Series]:
         """Return instants in microseconds, truncated."""
-        seconds, nanos = (_numbers(values, name) for name in ("seconds", "nanos"))
+        seconds, nanos = (self._numbers(found, name) for name in ("seconds", "nanos"))
         valid = seconds.is_between(*_YEARS_S) & nanos.is_between(0, 999_999_999)
         seconds = seconds.zip_with(valid, seconds.clear(1))
         return seconds * 1_000_000 + nanos // 1000, ~valid
 
-    def _dates(self, values: list[Any]) -> tuple[pl.Series, pl.Series]:
+    def _dates(self, found: Sequence[Any]) -> tuple[pl.Series, pl.Series]:
         """Return days since 1970; a date without a day or month is bad."""
-        parts = pl.DataFrame({n: _numbers(values, n) for n in ("year", "month", "day")})
+        parts = pl.DataFrame({n: self._numbers(found, n) for n in ("year", "month", "day")})
         texts = parts.select(
             pl.format(
                 "{}-{}-{}",
@@ -319,11 +320,11 @@ class _Column:
         valid = days.is_not_null() & parts["year"].is_between(1, 9999)
         return days.zip_with(valid, days.clear(1)), ~valid
 
-    def _decimals(self, values: list[Any]) -> tuple[pl.Series, pl.Series]:
+    def _decimals(self, found: Sequence[Any]) -> tuple[pl.Series, pl.Series]:
         """Return unscaled integers: of the column's scale, or with the scale of each."""
-        numbers, wide = unscaled(list(map(attrgetter("value"), values)))
-        scales = _numbers(values, "scale")
-        bad = pl.Series([False], dtype=pl.Boolean).new_from_index(0, len(values))
+        numbers, wide = unscaled(list(map(attrgetter(f"{self.path}.value"), found)))
+        scales = self._numbers(found, "scale")
+        bad = pl.Series([False], dtype=pl.Boolean).new_from_index(0, len(found))
         if wide:
             numbers, bad = numbers.scatter(wide, None), bad.scatter(wide, True)
         if self.leaf.logical == "decimal":
@@ -333,6 +334,7 @@ class _Column:
         parts = pl.DataFrame({"scale": scales.cast(pl.Int32), "value": numbers})
         return parts.to_struct(), bad
 
-
-def _numbers(values: list[Any], name: str) -> pl.Series:
-    return pl.Series(list(map(attrgetter(name), values)), dtype=pl.Int64)
+    def _numbers(self, found: Sequence[Any], name: str) -> pl.Series:
+        """Return the numbers in a field of the message in the field."""
+        numbers = map(attrgetter(f"{self.path}.{name}"), found)
+        return pl.Series(np.fromiter(numbers, np.int64, len(found)))
