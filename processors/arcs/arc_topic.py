@@ -169,11 +169,24 @@ class ArcCodec:
 
 
 def history(
-    cluster: Cluster, codec: ArcCodec, place: TopicPartition, offset: int
+    cluster: Cluster,
+    codec: ArcCodec,
+    place: TopicPartition,
+    offset: int,
+    *,
+    note: Note | None = None,
 ) -> Generator[bool, None, pl.DataFrame]:
-    """Read a partition from an offset to its current end; returns all visible revisions."""
+    """Read a partition from an offset to its current end; returns all visible revisions.
+
+    Args:
+        cluster: The cluster.
+        codec: Codec of the arc.
+        place: The partition.
+        offset: Where to begin.
+        note: Called with the partition, how far it has been read, and its end.
+    """
     parts = [codec.empty]
-    for records in read_to_end(cluster, place, offset):
+    for records in read_to_end(cluster, place, offset, note=note):
         if records is None:
             yield False
         else:
@@ -181,7 +194,12 @@ def history(
     return pl.concat(parts)
 
 
-def read_to_end(cluster: Cluster, place: TopicPartition, offset: int) -> Iterator[Records | None]:
+Note = Callable[[TopicPartition, int, int], None]
+
+
+def read_to_end(
+    cluster: Cluster, place: TopicPartition, offset: int, *, note: Note | None = None
+) -> Iterator[Records | None]:
     """Yield the records of a partition from an offset to its current end; None between polls.
 
     Records that nobody needs any more may be deleted before, or meanwhile; they are left out.
@@ -191,6 +209,8 @@ def read_to_end(cluster: Cluster, place: TopicPartition, offset: int) -> Iterato
         reader = cluster.reader({place: offset})
         try:
             while (offset := reader.position(place)) < end:
+                if note is not None:
+                    note(place, offset, end)
                 yield from reader.poll()
                 if monotonic() > checked_s + CHECKED_S:  # the brokers may have lost the last ones
                     end, checked_s = min(end, cluster.end(place)), monotonic()

@@ -24,6 +24,7 @@ from errata.processors.plan.topology import Source
 from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.expiry import expired_before
 from errata.processors.tasks.lost_records import LostRecordsError
+from errata.processors.tasks.reading_again import ReadingAgain
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.schemas import revisions as frames
@@ -52,6 +53,7 @@ class HeldTuples:
         input: The partition whose records can be read again if the index has not seen them; None
             if they can't.
         folder: Folder of the index.
+        again: Tells how far the task has come that reads its arc again.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class HeldTuples:
         task: str,
         input: TopicPartition | None = None,
         folder: Path,
+        again: ReadingAgain,
     ) -> None:
+        self.again = again
         self.shared, self.view, self.plan = shared, shared.view, shared.plan
         self._compaction_lag_ms = shared.compaction_lag_ms
         self.arc, self.intake, self.task, self.folder = source.arc, intake, task, folder
@@ -160,7 +164,8 @@ class HeldTuples:
         stays behind until the next call.
         """
         try:
-            with suppress(FullIndexError), self._writing():
+            what = self.again.of("rebuilds its index")
+            with suppress(FullIndexError), self._writing(), what:
                 yield from self._catch_up(report)
         except DamagedIndexError as error:
             self.lose(error)
@@ -173,7 +178,8 @@ class HeldTuples:
         for partition in range(self.spread.partition_count):
             place = TopicPartition(self.codec.topic, partition)
             reached[place] = cluster.end(place)
-            revisions = yield from history(cluster, self.codec, place, since.get(place, 0))
+            offset = since.get(place, 0)
+            revisions = yield from history(cluster, self.codec, place, offset, note=self.again.note)
             written = revisions.filter(
                 (pl.col("task") == self.task) & (pl.col("epoch") > index.done)
             )

@@ -93,6 +93,7 @@ class IngestTask(StampingTask):
                 task=self.name,
                 input=self.place,
                 folder=folder,
+                again=self.again,
             )
         self.reader: Reader | None = None
         self.rows_a_batch = ROWS_A_BATCH

@@ -55,7 +55,12 @@ class OwnerTask(Task):
             source, shared.codec(arc.name), reach_ms=shared.plan.reach_ms.get(arc.name)
         )
         self.held_tuples = HeldTuples(
-            shared, source, intake=self.intake, task=self.name, folder=folder
+            shared,
+            source,
+            intake=self.intake,
+            task=self.name,
+            folder=folder,
+            again=self.again,
         )
         self.input: ArcInput | None = None
         self.foreign = ForeignRecords()

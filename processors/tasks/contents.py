@@ -8,11 +8,12 @@ import polars as pl
 
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.plan.topology import Scope
+from errata.processors.tasks.reading_again import ReadingAgain
 from errata.processors.tasks.rebuild import Path, path_to
 from errata.processors.tasks.shared import AnyInput, Shared
 from errata.schemas import by_column
 from errata.schemas import revisions as frames
-from errata.topics.cluster import Records
+from errata.topics.cluster import Records, TopicPartition
 
 
 class Contents:
@@ -25,10 +26,14 @@ class Contents:
         shared: State shared by the tasks of the process.
         scope: The task's scope.
         partition: The task's partition.
+        again: Tells how far the task has come.
     """
 
-    def __init__(self, shared: Shared, scope: Scope, *, partition: int) -> None:
-        self.shared, self.partition = shared, partition
+    def __init__(
+        self, shared: Shared, scope: Scope, *, partition: int, again: ReadingAgain
+    ) -> None:
+        self.shared, self.partition, self.again = shared, partition, again
+        self._ends: dict[TopicPartition, int] = {}
         self.paths: dict[str, Path] = {arc: path_to(shared.plan, arc) for arc in scope.inputs}
         self.readers: dict[tuple[str, int], AnyInput] = {}
         self.floor = -1
@@ -65,7 +70,11 @@ class Contents:
         return min(reader.frontier() for reader in self.readers.values())
 
     def _note_age(self, records: Records, revisions: pl.DataFrame) -> None:
-        """Note the last epoch whose records are so old that older versions may be gone."""
+        """Note how far the topics are read, and the last epoch whose older versions may be gone."""
+        place = records.source
+        if place not in self._ends:
+            self._ends[place] = self.shared.cluster.end(place)
+        self.again.note(place, records.offsets[-1] + 1, self._ends[place])
         horizon_ms = self.shared.view.newest_ms - self.shared.compaction_lag_ms
         if old := bisect_left(records.times_ms, horizon_ms):
             aged = by_column.kept(revisions, revisions["offset"] <= records.offsets[old - 1])

@@ -309,9 +309,10 @@ class ScopeTask(Task):
             raise FencedError(f"task {self.name}: a newer attempt has taken over; {why}")
         rebuild.check(self.plan, self.scope, why=why)
         log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
-        content = Contents(self.shared, self.scope, partition=self.partition)
+        content = Contents(self.shared, self.scope, partition=self.partition, again=self.again)
         try:
-            epoch = yield from self.checking(self._rebuilt_epoch(content))
+            with self.again.of("is rebuilt from its inputs"):
+                epoch = yield from self.checking(self._rebuilt_epoch(content))
             wm = self.view.watermark(self.name, upto=epoch)
             recomputed, result = self._recomputed(content, epoch, wm)
             if result.refused:

@@ -22,6 +22,7 @@ from errata.processors.tasks import lost_records
 from errata.processors.tasks.attempt import Attempt, RecordsByTopic
 from errata.processors.tasks.compaction import CompactionGuard
 from errata.processors.tasks.lost_records import Loss, LostRecordsError
+from errata.processors.tasks.reading_again import ReadingAgain
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.trimming import Trimmer
 from errata.processors.wire.report import COUNTED, FOR_ROOM, PENDING, Note, Report
@@ -65,6 +66,7 @@ class Task:
         self.trimmer = Trimmer(self.compaction, self.name)
         self.stays_open = lost_records.StaysOpen()
         self.started = False
+        self.again = ReadingAgain()
         self.waits_for = ""
         """The fault that it waits for others to repair; "" if none."""
         self._waits = 0

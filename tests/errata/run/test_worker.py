@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Generator, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from errata.run import worker
 from errata.run.worker import Inspector, drain
 from errata.sweepers.sweeper import Service, Sweeper
 from errata.testing import Driver
-from errata.topics.cluster import MovingLeaderError
+from errata.topics.cluster import MovingLeaderError, TopicPartition
 from tests.processors.rogue import Rogue
 
 MINUTE = 60_000
@@ -186,3 +187,37 @@ def test_a_start_that_fails_leaves_no_connection_behind(monkeypatch):
     with pytest.raises(MovingLeaderError):
         worker.Worker(Network("started"), place)
     assert cluster.closed == 1
+
+
+def test_a_task_that_reads_topics_again_tells_how_far_it_has_come(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    scope, inspect = driver.tasks[1], Inspector(driver.shared, ())
+    with scope.again.of("is rebuilt from its inputs"):
+        scope.again.note(TopicPartition("t", 0), 10, 30)
+        scope.again.note(TopicPartition("t", 1), 20, 30)
+        inspect([scope])
+        assert not caplog.text
+        inspect._told_s["trades.0"] -= worker.TOLD_S + 1
+        for _ in range(2):
+            inspect([scope])
+        assert caplog.text.count("task trades.0 is rebuilt from its inputs: 50% of 60 records") == 1
+        scope.started = False
+        (reason,) = inspect([scope])[0]
+        assert reason.startswith("task trades.0 is starting: it is rebuilt from its inputs: 50% of")
+    assert inspect([scope])[0] == ["task trades.0 is starting"]
+
+
+def test_an_index_that_is_read_again_tells_how_far_it_has_come(driver: Driver) -> None:
+    send(driver, 40)
+    ingest = driver.tasks[0]
+    driver.attempts[0].close()
+    shutil.rmtree(ingest.held_tuples.folder)
+    told, life = set[str](), ingest.steps()
+    driver.attempts[0] = life
+    next(life)
+    while not ingest.started:
+        next(life)
+        told |= {reason.partition(" of ")[0] for reason in waits(driver, ingest)}
+    assert "task ingest.trades.0 is starting: it rebuilds its index: 0%" in told
+    assert waits(driver, ingest) == []

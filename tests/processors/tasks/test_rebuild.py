@@ -5,6 +5,7 @@ import re
 import pytest
 
 from errata import Network, Stream, python, tumbling
+from errata.processors.tasks.reading_again import ReadingAgain
 from errata.processors.tasks.scope_run import BoxError
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.testing import Driver
@@ -32,7 +33,11 @@ def network(keep: str | None = "1d", *, kept: str = "1d") -> Network:
     return net
 
 
-def test_a_refused_replay_is_made_good_by_recomputing_at_the_frontier():
+def test_a_refused_replay_is_made_good_by_recomputing_at_the_frontier(monkeypatch):
+    progress, note = [], ReadingAgain.note
+    monkeypatch.setattr(
+        ReadingAgain, "note", lambda self, *of: note(self, *of) or progress.append(str(self))
+    )
     with Driver(network(), mode="upstream") as driver:
         driver.send("trades", [trade("a", 1, 5), trade("b", 2, 7), trade("c", 15, 1)])
         driver.close_epoch()
@@ -47,6 +52,7 @@ def test_a_refused_replay_is_made_good_by_recomputing_at_the_frontier():
         ]
         assert told[0]["before"]["total"] == 12
         assert driver.counts()["trades.0"]["rebuilt"] == 1
+        assert progress[-1].startswith("is rebuilt from its inputs: ")
         driver.end()
         assert [row["total"] for row in driver.table("sums")] == [21, 1, 2]
 
