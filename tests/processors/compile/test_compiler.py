@@ -123,7 +123,7 @@ def test_no_connection_point_upstream_is_refused():
         ({"partition_by": ["nope"]}, "partition_by"),
         ({"fields": None}, "needs fields"),
         ({"identity": None}, "an identity"),
-        ({"envelope": "debezium", "format": "csv"}, "a format of avro, json"),
+        ({"envelope": "debezium", "format": "csv"}, "a format of avro, protobuf, json"),
         ({"start": "tomorrow"}, "a start of earliest"),
         ({"event_time": "key"}, "an event time"),
     ],
