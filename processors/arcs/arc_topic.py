@@ -168,13 +168,17 @@ class ArcCodec:
         return by_column.pick(frame, self.empty.columns)
 
 
+NoteRead = Callable[[TopicPartition, int, int], None]
+"""Takes a partition, how far it has been read, and its end."""
+
+
 def history(
     cluster: Cluster,
     codec: ArcCodec,
     place: TopicPartition,
     offset: int,
     *,
-    note: Note | None = None,
+    note: NoteRead | None = None,
 ) -> Generator[bool, None, pl.DataFrame]:
     """Read a partition from an offset to its current end; returns all visible revisions.
 
@@ -183,7 +187,7 @@ def history(
         codec: Codec of the arc.
         place: The partition.
         offset: Where to begin.
-        note: Called with the partition, how far it has been read, and its end.
+        note: Told how far the partition has been read.
     """
     parts = [codec.empty]
     for records in read_to_end(cluster, place, offset, note=note):
@@ -194,11 +198,8 @@ def history(
     return pl.concat(parts)
 
 
-Note = Callable[[TopicPartition, int, int], None]
-
-
 def read_to_end(
-    cluster: Cluster, place: TopicPartition, offset: int, *, note: Note | None = None
+    cluster: Cluster, place: TopicPartition, offset: int, *, note: NoteRead | None = None
 ) -> Iterator[Records | None]:
     """Yield the records of a partition from an offset to its current end; None between polls.
 

@@ -118,15 +118,41 @@ class AvroFormat:
         connector: bool = False,
     ) -> None:
         flat = partial(tuple_reader, fields=fields, missing=identity)
-        self.tuples = BySchema(registry, flat, Decoded(no_tuples(fields), [])).read
+        self.tuples = self._by_schema(registry, flat, Decoded(no_tuples(fields), [])).read
         empty = Decoded(no_revisions(fields), [])
 
-        def sided(schema: Any) -> Read:
+        def sided(schema: Any, *, decoder: OpenDecoder = Decoder) -> Read:
             if connector and is_control_schema(schema):
-                return control_reader(schema, empty.frame)
-            return revision_reader(schema, fields, identity=identity, ops=ops)
+                return control_reader(schema, empty.frame, decoder=decoder)
+            return revision_reader(schema, fields, identity=identity, ops=ops, decoder=decoder)
 
-        self.revisions = BySchema(registry, sided, empty).read
+        self.revisions = self._by_schema(registry, sided, empty).read
+
+    def _by_schema(self, registry: Registry, reader: OpenReader, empty: Decoded) -> BySchema:
+        return BySchema(registry, reader, empty)
+
+
+class WriterDecoder(Protocol):
+    """Decodes one writer's records into the columns of a layout, as `schemas.decode.Decoder`."""
+
+    layout: Layout
+
+    def decode_each(self, bodies: Sequence[bytes], /) -> decode.Decoded:
+        """Return the valid records, and the index and reason of each bad one."""
+
+
+class OpenDecoder(Protocol):
+    """Returns the decoder of a writer's schema."""
+
+    def __call__(self, schema: Any, /, *, wanted: Collection[str]) -> WriterDecoder:
+        """Return the decoder; it reads the wanted columns."""
+
+
+class OpenReader(Protocol):
+    """Returns the reader of a writer's records."""
+
+    def __call__(self, schema: Any, /, *, decoder: OpenDecoder = Decoder) -> Read:
+        """Return the reader of a schema, or of the columns that it describes for a decoder."""
 
 
 Convert = Callable[[pl.Series], pl.Series]
@@ -220,22 +246,6 @@ SIDES = ("before", "after")
 
 Read = Callable[[Sequence[bytes]], Decoded]
 AddColumn = Callable[[ColumnBuilder, pl.DataFrame], None]
-
-
-class WriterDecoder(Protocol):
-    """Decodes one writer's records into the columns of a layout, as `schemas.decode.Decoder`."""
-
-    layout: Layout
-
-    def decode_each(self, bodies: Sequence[bytes], /) -> decode.Decoded:
-        """Return the valid records, and the index and reason of each bad one."""
-
-
-class OpenDecoder(Protocol):
-    """Returns the decoder of a writer's schema."""
-
-    def __call__(self, schema: Any, /, *, wanted: Collection[str]) -> WriterDecoder:
-        """Return the decoder; it reads the wanted columns."""
 
 
 class WriterSchemaError(ErrataError):

@@ -26,7 +26,7 @@ from errata.processors.envelopes.batch import (
 )
 from errata.processors.envelopes.connect import Block
 from errata.processors.envelopes.json_format import ByBlock, TupleReader
-from errata.processors.envelopes.protobuf_format import by_message, message_reader
+from errata.processors.envelopes.protobuf_format import by_message
 from errata.processors.envelopes.texts import decode_utf8, parse
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import framing
@@ -48,7 +48,7 @@ class Keys:
         self.identity = identity
         self.empty = no_tuples(identity)
         nothing = Decoded(self.empty, [])
-        message = partial(message_reader, fields=identity)
+        message = partial(tuple_reader, fields=identity)
         of_protobuf = partial(by_message, reader=message, empty=nothing)
         self._framed = BySchema(registry, partial(_avro_key, identity), nothing, of_protobuf)
         self._json = ByBlock(partial(_JsonKeys, identity), self.empty)

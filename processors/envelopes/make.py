@@ -17,7 +17,7 @@ from errata.processors.plan.topology import Source
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.topics.registry import Registry
 
-_FRAMED: dict[str, type[AvroFormat] | type[ProtobufFormat]] = {
+_FRAMED: dict[str, type[AvroFormat]] = {
     "avro": AvroFormat,
     "protobuf": ProtobufFormat,
 }
@@ -43,7 +43,7 @@ def make(source: Source, registry: Registry) -> Envelope:
     identity, connector = arc.identity, source.envelope == "debezium"
     keys = Keys({name: fields[name] for name in identity}, registry)
     ops = debezium.CODES if connector else native.CODES
-    form: AvroFormat | ProtobufFormat | JsonFormat | CsvFormat
+    form: AvroFormat | JsonFormat | CsvFormat
     if source.format in _FRAMED:
         framed = _FRAMED[source.format]
         form = framed(fields, registry, identity=identity, ops=ops, connector=connector)

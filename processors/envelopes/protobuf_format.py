@@ -7,7 +7,7 @@ found, checked and converted as those of Avro are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from importlib import import_module
 from operator import attrgetter, methodcaller
@@ -17,21 +17,17 @@ import numpy as np
 import polars as pl
 
 from errata.processors.envelopes.avro_format import (
+    AvroFormat,
     BySchema,
+    OpenReader,
     Read,
     WriterSchemaError,
-    control_reader,
-    is_control_schema,
-    revision_reader,
-    tuple_reader,
 )
 from errata.processors.envelopes.batch import (
     Decoded,
     Refusal,
     decoded_each,
     join_parts,
-    no_revisions,
-    no_tuples,
 )
 from errata.processors.envelopes.protobuf_schema import (
     BYTES_DECIMAL,
@@ -49,49 +45,16 @@ from errata.schemas import decode
 from errata.schemas.batch import Joined
 from errata.schemas.decode import unscaled
 from errata.schemas.errors import ErrataError
-from errata.schemas.fields import Fields, FieldType
+from errata.schemas.fields import FieldType
 from errata.schemas.layout import Leaf, Nested, layout_of
 from errata.topics.registry import NotAvroError, Registry
 
 
-class ProtobufFormat:
-    """Reads tuples and revisions of a source in Protobuf.
+class ProtobufFormat(AvroFormat):
+    """Reads tuples and revisions of a source in Protobuf; the arguments are `AvroFormat`'s."""
 
-    Args:
-        fields: The declared fields.
-        registry: Holds the writers' schemas.
-        identity: The identity fields; a tuple may lack them, as its key has them.
-        ops: Codes of the ops of revisions.
-        connector: Whether Debezium writes the records: its heartbeats and transaction boundaries
-            are skipped.
-    """
-
-    def __init__(
-        self,
-        fields: Fields,
-        registry: Registry,
-        *,
-        identity: Collection[str],
-        ops: Mapping[str, int],
-        connector: bool = False,
-    ) -> None:
-        no_tuple, no_revision = Decoded(no_tuples(fields), []), Decoded(no_revisions(fields), [])
-
-        def flat(message: Any) -> Read:
-            return message_reader(message, fields, missing=identity)
-
-        def sided(message: Any) -> Read:
-            schema, decoder = avro_schema(message), partial(MessageDecoder, message)
-            if connector and is_control_schema(schema):
-                return control_reader(schema, no_revision.frame, decoder=decoder)
-            return revision_reader(schema, fields, identity=identity, ops=ops, decoder=decoder)
-
-        self.tuples = BySchema(
-            registry, _refused, no_tuple, partial(by_message, reader=flat, empty=no_tuple)
-        ).read
-        self.revisions = BySchema(
-            registry, _refused, no_revision, partial(by_message, reader=sided, empty=no_revision)
-        ).read
+    def _by_schema(self, registry: Registry, reader: OpenReader, empty: Decoded) -> BySchema:
+        return BySchema(registry, _refused, empty, partial(by_message, reader=reader, empty=empty))
 
 
 def _refused(schema: object) -> Read:
@@ -101,13 +64,7 @@ def _refused(schema: object) -> Read:
     )
 
 
-def message_reader(message: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
-    """Return the reader of tuples that are Protobuf messages; see `avro_format.tuple_reader`."""
-    decoder = partial(MessageDecoder, message)
-    return tuple_reader(avro_schema(message), fields, missing=missing, decoder=decoder)
-
-
-def by_message(schema: NotAvroError, *, reader: Callable[[Any], Read], empty: Decoded) -> Read:
+def by_message(schema: NotAvroError, *, reader: OpenReader, empty: Decoded) -> Read:
     r"""Return the reader of all messages of a Protobuf file.
 
     Message indexes precede a message: how many they are, and the index of a message of the file, of
@@ -115,7 +72,7 @@ def by_message(schema: NotAvroError, *, reader: Callable[[Any], Read], empty: De
 
     Args:
         schema: The registry's answer that a schema is Protobuf, with its text.
-        reader: Returns the reader of one message.
+        reader: Returns the reader of one message, from the Avro schema of its columns.
         empty: The result for no records.
 
     Raises:
@@ -123,9 +80,10 @@ def by_message(schema: NotAvroError, *, reader: Callable[[Any], Read], empty: De
         ErrataError: If the first message can't be read and no other could be meant.
     """
     choices = list(messages(compiled(schema.text, schema.imports)))
-    if len(choices) == 1:
-        reader(choices[0][1])  # the reason counts for all records
     readers: dict[tuple[int, ...], Read | str] = {}
+    if len(choices) == 1:  # its reason counts for all records
+        ((path, message),) = choices
+        readers[path] = _open(message, reader)
 
     def read(bodies: Sequence[bytes]) -> Decoded:
         column = Joined.of(bodies).series()
@@ -154,9 +112,13 @@ def by_message(schema: NotAvroError, *, reader: Callable[[Any], Read], empty: De
     return read
 
 
-def _reader(message: Any, reader: Callable[[Any], Read]) -> Read | str:
+def _open(message: Any, reader: OpenReader) -> Read:
+    return reader(avro_schema(message), decoder=partial(MessageDecoder, message))
+
+
+def _reader(message: Any, reader: OpenReader) -> Read | str:
     try:
-        return reader(message)
+        return _open(message, reader)
     except ErrataError as error:
         return f"message {message.full_name}: {error}"
 

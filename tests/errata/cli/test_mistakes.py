@@ -37,7 +37,9 @@ IN_A_FILE = {
     source(
         'envelope="cdc"'
     ): "needs an envelope of append, upsert, debezium, native, arc; found 'cdc'",
-    source('format="xml"'): "needs a format of avro, protobuf, json for envelope 'native'; found 'xml'",
+    source(
+        'format="xml"'
+    ): "needs a format of avro, protobuf, json for envelope 'native'; found 'xml'",
     source(
         'partition_by=["zz"]'
     ): "needs partition_by among the fields; found unknown 'zz'; use some of",
