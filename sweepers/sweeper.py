@@ -462,7 +462,9 @@ class LocalSweepers:
                         ) from error
                     if part is None:
                         yield sweeper.follow()
-                    else:
-                        each.add(part.tuples, part.covered, part.upto_ms)
+                        continue
+                    each.add(part.tuples, part.covered, part.upto_ms)
+                    if not each.is_whole:
+                        yield True
             answers.append(pl.concat(each.answer for each in gathered))
         return answers

@@ -27,6 +27,16 @@ class TopicNameError(ErrataError):
         super().__init__(f"name {name!r} {need}; choose another one")
 
 
+def is_part(name: str) -> bool:
+    """Whether a name may be part of a topic's name: of letters, digits, ``_`` and ``-``.
+
+    Example:
+        >>> is_part("daily-totals"), is_part("daily.totals")
+        (True, False)
+    """
+    return _PART.fullmatch(name) is not None
+
+
 def arc_topic(network: str, arc: str, *, version: int = 1) -> str:
     """Return the topic of an arc's revisions.
 
@@ -56,7 +66,7 @@ def parse_arc_topic(topic: str) -> tuple[str, str] | None:
         (('tape', 'trades'), None)
     """
     network, _, arc = unversioned(topic).partition(".")
-    is_arc = _PART.fullmatch(network) and _PART.fullmatch(arc) and arc not in RESERVED
+    is_arc = is_part(network) and is_part(arc) and arc not in RESERVED
     return (network, arc) if is_arc else None
 
 
@@ -116,7 +126,7 @@ def _suffix(version: int) -> str:
 
 def _topic(*parts: str) -> str:
     for part in parts:
-        if not _PART.fullmatch(part):
+        if not is_part(part):
             raise TopicNameError(part, need='needs letters, digits, "_" and "-" only')
     name = ".".join(parts)
     if len(name) > _LONGEST:

@@ -7,6 +7,7 @@ from typing import Any
 from errata.client.texts import as_time
 from errata.observe.diagnosis import Hold
 from errata.observe.network_progress import NetworkStatus, TaskStatus
+from errata.processors.tasks.reading_again import share_text
 from errata.processors.wire.task_id import TaskId
 
 
@@ -30,6 +31,9 @@ def why_held(task: TaskStatus) -> str:
         since = f"its last report is of {as_time(task.held_since_ms)}"
     if task.held_by != task.task:
         return f"waits for {task.held_by}; {since}"
+    if task.read_again is not None:
+        read = share_text(task.read_again, task.read_again_of)
+        return f"holds itself back: it rebuilds what it keeps, {read} read; {since}"
     scope = TaskId.parse(task.task).scope
     has = f"{task.waiting} records wait for it" if task.waiting else "its input has moved on"
     return f"holds itself back: {has}, {since}; it is busy, or needs `errata run --scope {scope}`"

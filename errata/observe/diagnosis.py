@@ -15,6 +15,7 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Source, ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks.reading_again import TOLD_S
 from errata.processors.wire.report import (
     FOR_REGISTRY,
     FOR_ROOM,
@@ -33,6 +34,8 @@ from errata.topics.registry import Registry, SchemaRegistry
 
 STALE_MS = 1_500
 """A task with work to do that has not reported for this long is busy, or not running."""
+LONGEST_READING_MS = int(3 * TOLD_S * 1000)
+"""As `STALE_MS`, of a task that reads topics again: it reports how far it has come."""
 SLOW_MS = 5_000
 """A partition holds its peers back if its watermark stands this long while theirs rise."""
 NAMED_MS = 10_000
@@ -183,9 +186,10 @@ def complaints(
     for task, since_ms in sorted(silent.items()):
         if task in waiting:
             continue
+        longest_ms = STALE_MS if view.of(task).again is None else LONGEST_READING_MS
         if since_ms is None:
             listed.append(Complaint(task, "it has something to do and has never reported", None))
-        elif now_ms - since_ms > STALE_MS:
+        elif now_ms - since_ms > longest_ms:
             reason = f"it has something to do and has not reported for {now_ms - since_ms} ms"
             listed.append(Complaint(task, reason, since_ms))
     return listed

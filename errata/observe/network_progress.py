@@ -60,6 +60,8 @@ class TaskStatus:
         held_by: The task that holds its frontier behind the newest epoch: itself, or one upstream;
             None if nothing does.
         held_since_ms: When that task last reported; None if it never has.
+        read_again: Records that it has read again, to rebuild what it keeps; None if it does not.
+        read_again_of: Of how many; 0 if that is not known.
     """
 
     task: str
@@ -75,6 +77,8 @@ class TaskStatus:
     reported_ms: int | None
     held_by: str | None
     held_since_ms: int | None
+    read_again: int | None = None
+    read_again_of: int = 0
 
     def total(self, name: str) -> int:
         """Return a running total, summed over the boxes if each box has its own."""
@@ -285,6 +289,8 @@ def _task_status(
         reported_ms=progress.written_ms.get(task),
         held_by=held,
         held_since_ms=progress.written_ms.get(held) if held else None,
+        read_again=None if report.again is None else report.again[0],
+        read_again_of=0 if report.again is None else report.again[1],
     )
 
 

@@ -44,8 +44,6 @@ RIGHTS_CHECK_S = 5.0
 """Interval between checks that the topics and the rights to them still exist."""
 COLLECT_S = 30.0
 """Interval between collections of garbage: the columns that a cycle holds are not counted."""
-TOLD_S = 10.0
-"""How often a task that reads topics again tells how far it has come."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 IDLE_AFTER_S, REST_S = 1.0, 0.2
@@ -282,7 +280,6 @@ class Inspector:
         self._reports_end: int | None = None
         self._logged: dict[str, InvalidReport] = {}
         self._logged_records: dict[bytes, UnreadableRecord] = {}
-        self._told_s: dict[str, float] = {}
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
         """Return why the process is not ready, and its current metrics."""
@@ -290,7 +287,6 @@ class Inspector:
         sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
         self._log_invalid_reports()
         self._log_unreadable_records()
-        self._log_reading_again(tasks)
         samples = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
         return list(self._wait_reasons(tasks, sweepers)), samples
 
@@ -300,15 +296,6 @@ class Inspector:
             if self._logged.get(task) is not invalid:
                 self._logged[task] = invalid
                 log.warning("the report of %s is invalid and is ignored: %s", task, invalid.reason)
-
-    def _log_reading_again(self, tasks: Collection[Task]) -> None:
-        """Log how far each task has come that reads topics again, once in `TOLD_S`."""
-        for task in tasks:
-            if not task.again.what:
-                self._told_s.pop(task.name, None)
-            elif monotonic() > self._told_s.setdefault(task.name, task.again.began_s) + TOLD_S:
-                self._told_s[task.name] = monotonic()
-                log.warning("task %s %s", task.name, task.again)
 
     def _log_unreadable_records(self) -> None:
         """Log each record of the plan topic that can't be read once; of one key only the last."""

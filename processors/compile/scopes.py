@@ -10,6 +10,7 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of, scope_owner
 from errata.processors.plan.topology import ingest_scope, owning_scope
 from errata.processors.wire.task_id import ScopeId
+from errata.topics import names
 
 _READERS = "-readers"
 
@@ -158,14 +159,16 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
                     "own",
                     place,
                 )
-    for scope in dict.fromkeys(scopes[name] for name in typed.boxes):
-        if "." in scope or not scope:  # a source's own scope has a dot
-            yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
+    first = {scopes[name]: owner_of(name) for name in reversed(typed.boxes)}
+    places = {scope: network.declarations[box].place for scope, box in first.items()}
+    for scope, box in first.items():
+        if not names.is_part(scope):
+            need = "a scope name of letters, digits, _ and -"
+            yield Fault(box, need, repr(scope), "rename the scope", places[scope])
     taken = {owning_scope(name) for name, source in typed.sources.items() if source.rekey}
-    for scope in sorted(taken & set(scopes.values())):
-        yield Fault(
-            scope, "a scope name of its own", "that of a rekeyed source", "rename the scope"
-        )
+    for scope in sorted(taken & first.keys()):
+        need, found = "a scope name of its own", f"{scope!r}, that of a rekeyed source"
+        yield Fault(first[scope], need, found, "rename the scope", places[scope])
     for scope, sources in sources_by_scope(typed, scopes).items():
         if len(sources) > 1:
             named = " and ".join(sorted(", ".join(some) for some in sources))
@@ -174,6 +177,7 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
                 "boxes that come from the same sources",
                 f"boxes behind {named} in one scope",
                 "give the boxes behind each source a scope of their own, with scope=",
+                places[scope],
             )
 
 

@@ -87,7 +87,7 @@ class HeldTuples:
         assert self._index is not None
         return self._index
 
-    def open(self, report: Report) -> Iterator[bool]:
+    def open(self, report: Report) -> Generator[bool, None, None]:
         """Open the index and catch up to the task's report; without disk space it stays behind.
 
         Raises:

@@ -116,7 +116,7 @@ class IngestTask(StampingTask):
         """Catch the index up with the arc, and resume reading at the reported offset."""
         self.wait("")
         if self.held_tuples is not None:
-            yield from self.held_tuples.open(self.report)
+            yield from self.checking(self.held_tuples.open(self.report))
             self.wait(self.held_tuples.full)
         resume = self.report.resume.get(self.place, 0)
         if self.held_tuples is not None and not self.held_tuples.is_behind:

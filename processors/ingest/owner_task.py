@@ -74,7 +74,7 @@ class OwnerTask(Task):
 
     def start(self) -> Iterator[bool]:
         """Catch the index up with the arc, and resume reading at the reported offset."""
-        yield from self.held_tuples.open(self.report)
+        yield from self.checking(self.held_tuples.open(self.report))
         self.wait(self.held_tuples.full)
         place = TopicPartition(self.codec.topic, self.partition)
         self.input = ArcInput(

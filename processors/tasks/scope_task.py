@@ -98,7 +98,7 @@ class ScopeTask(Task):
             ]
             sharing = Sharing(queries, self.plan.topology.arcs)
             try:
-                received = yield from self._answers(sharing.sent, done)
+                received = yield from self._replayed(sharing.sent, done)
             except (BehindError, LostOffsetError, ReplayRefusedError) as error:
                 yield from self._rebuild(str(error))
                 return
@@ -110,6 +110,14 @@ class ScopeTask(Task):
         memory = Memory.of(self.run.stateful, live, done=done, watermark=wm)
         self.memory = self.run.informed(memory, self.report.counts)
         yield True
+
+    def _replayed(self, queries: Sequence[ReplayQuery], epoch: int) -> Fetch:
+        """Fetch the content of the open windows."""
+        schemas = [physical(self.plan.topology.arcs[query.arc].fields) for query in queries]
+        parts = [[pl.DataFrame(schema=schema)] for schema in schemas]
+        with self.again.of("replays its open windows"):
+            yield from self._answers(list(map(self.again.counting, queries, parts)), epoch)
+        return list(map(pl.concat, parts))
 
     def _open_inputs(
         self, *, done: int, resume: Mapping[TopicPartition, int], is_rebuilt: bool = False
@@ -180,15 +188,16 @@ class ScopeTask(Task):
         """
         try:
             while True:
-                next(fetch)
+                is_busy = next(fetch)
                 self.view.poll()
                 if self.is_superseded:
                     raise FencedError(
                         f"task {self.name}: a newer attempt has taken over, and this one's replay "
                         "requests are not answered any more"
                     )
+                yield from self.tell_reading()
                 yield from self.check_ends()
-                yield any([reader.poll() for reader in self.inputs.values()])
+                yield any([is_busy, *(reader.poll() for reader in self.inputs.values())])
         except StopIteration as stop:
             answers: list[pl.DataFrame] = stop.value
             return answers

@@ -103,7 +103,7 @@ class Task:
             while True:
                 yield from self._override_forged()
                 yield from self.check_ends()
-                yield from self._tell_waiting()
+                yield from self._tell()
                 self.trimmer.trim(now_ms=time.time_ns() // 1_000_000)
                 yield from self.step()
         finally:
@@ -179,6 +179,7 @@ class Task:
             plan=self.plan_name,
             resume=resume,
             process=self.shared.number(),
+            again=None,
         )
         self.attempt.open().begin()
         self._claimed = claimed.attempt
@@ -253,7 +254,8 @@ class Task:
     def checking(self, reading: Generator[bool, None, T]) -> Generator[bool, None, T]:
         """Run steps that read topics, outside of a transaction; check the ends while they wait.
 
-        What they wait for may be hidden by a transaction of this task, whose end is lost.
+        What they wait for may be hidden by a transaction of this task, whose end is lost. It also
+        tells how far they have come.
 
         Raises:
             DoubtfulCommitError: As of `check_ends`.
@@ -262,6 +264,7 @@ class Task:
             while True:
                 is_busy = next(reading)
                 yield is_busy
+                yield from self.tell_reading()
                 if not is_busy:
                     yield from self.check_ends()
         except StopIteration as stop:
@@ -341,11 +344,24 @@ class Task:
         self.waits_for, self._retry_s = reason, monotonic() + RETRY_S
         self._waits = what if reason else 0
 
-    def _tell_waiting(self) -> Iterator[bool]:
-        """Report that it waits, or that it does no longer: nothing else would, while it waits."""
-        if self._waits != self.report.waits:
+    def _tell(self) -> Iterator[bool]:
+        """Report that it waits, or that it does no longer, or no longer reads topics again.
+
+        Nothing else would, while it waits.
+        """
+        if self._waits != self.report.waits or self.report.again is not None:
             self.attempt.open().begin()
-            yield from self.attempt.finish(replace(self.report, waits=self._waits))
+            yield from self.attempt.finish(replace(self.report, waits=self._waits, again=None))
+
+    def tell_reading(self) -> Iterator[bool]:
+        """Log and report now and then how far it has come, if it reads topics again.
+
+        Outside of a transaction.
+        """
+        if self.again.is_due():
+            log.warning("task %s %s", self.name, self.again)
+            self.attempt.open().begin()
+            yield from self.attempt.finish(replace(self.report, again=self.again.records))
 
     @property
     def is_waiting(self) -> bool:

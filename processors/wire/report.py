@@ -57,7 +57,8 @@ SETTLES = "settles"
 
 SETTLED, REBUILT = "settled_ms", "rebuilt_epoch"
 WAITS, TRUSTED, LOWERED, PROCESS = "waits_for", "trusted_ms", "lowered_epoch", "process"
-WIRE_FIELDS = SETTLED, REBUILT, WAITS, TRUSTED, LOWERED, PROCESS
+READ_AGAIN, READ_AGAIN_OF = "read_again", "read_again_of"
+WIRE_FIELDS = SETTLED, REBUILT, WAITS, TRUSTED, LOWERED, PROCESS, READ_AGAIN, READ_AGAIN_OF
 """Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
 _RETIRED = "held_from", "held_to"
 """Keys that were fields of older releases' reports: passed over."""
@@ -196,6 +197,8 @@ class Report:
         lowered: Ingest: the last epoch in which its watermark was put back; -1 if there was none.
         process: Number of the process that claimed the attempt; that of one which began later is
             larger. 0 if it has none.
+        again: While it reads topics again, to rebuild what it keeps: how many records it has read,
+            and of how many; 0 of these if that is not known. None if it does not.
     """
 
     task: str
@@ -217,6 +220,7 @@ class Report:
     believed: int | None = None
     lowered: int = -1
     process: int = 0
+    again: tuple[int, int] | None = None
 
     @property
     def trusted_ms(self) -> int:
@@ -270,6 +274,8 @@ def _state(report: Report) -> dict[str, int]:
         state[LOWERED] = report.lowered
     if report.process:
         state[PROCESS] = report.process
+    if report.again is not None:
+        state[READ_AGAIN], state[READ_AGAIN_OF] = report.again
     return state | {f"{BOUND}{epoch}": upstream for epoch, upstream in report.bound}
 
 
@@ -340,6 +346,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
     settled_ms, rebuilt = counts.pop(SETTLED, NEVER), counts.pop(REBUILT, -1)
     waits, lowered = counts.pop(WAITS, 0), counts.pop(LOWERED, -1)
     believed, process = counts.pop(TRUSTED, None), counts.pop(PROCESS, 0)
+    again = counts.pop(READ_AGAIN, None), counts.pop(READ_AGAIN_OF, 0)
     for name in _RETIRED:
         counts.pop(name, None)
     bound = tuple(
@@ -368,6 +375,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
         believed=believed,
         lowered=lowered,
         process=process,
+        again=None if again[0] is None else (again[0], again[1]),
     )
 
 

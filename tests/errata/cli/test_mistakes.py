@@ -53,6 +53,7 @@ IN_A_FILE = {
     't.where("b", "k > 1")': "needs one common type for the operands of >, found string and int",
     't.where("b", "price > 1")': "needs a field of the arc, found 'price'; the fields are at, k, n, px",
     't.where("b", "max(px) > 1")': "found the aggregate max; use it in .aggregate(...)",
+    't.where("b", "px > 1", scope="a b")': "needs a scope name of letters, digits, _ and -; found 'a b'",
     't.where("b", "px > 1", place="flink")': "needs place='spark' or place='process'; found 'flink'",
     't.where("b", uper="px > 1")': "unexpected keyword argument 'uper'",
     't.map("b", x="upperr(k)")': "upperr, which is not supported; did you mean upper?",

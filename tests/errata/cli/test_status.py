@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,9 +97,9 @@ def by_task(found: NetworkStatus) -> dict:
     return {task.task: task for task in found.tasks}
 
 
-def scope(world: World, partition: int, done: int, resume: int = 10, closes: int = FOREVER):
+def scope(world: World, partition: int, done: int, resume: int = 10, **more: Any) -> None:
     at = {TopicPartition(ARC, partition): resume}
-    world.report(f"prices.{partition}", done, resume=at, closes=closes)
+    world.report(f"prices.{partition}", done, resume=at, **{"closes": FOREVER} | more)
 
 
 def test_nothing_is_held_back_when_all_have_done_the_newest_epoch(world: World) -> None:
@@ -252,6 +253,24 @@ def test_who_has_passed_over_records_of_strangers_is_named(world: World) -> None
     assert complaints(world) == {
         "sweep.prices.0": "it has passed over 3 records that no task can have written (its log "
         "names topic, partition and offset): check who may write there"
+    }
+
+
+def test_a_task_that_rebuilds_tells_how_far_it_has_come_and_is_not_wrong(world: World) -> None:
+    world.ingest(0, 100, 5_000)
+    world.ingest(1, 100, 5_000)
+    scope(world, 1, 100)
+    scope(world, 0, 99, resume=9, again=(450_000, 1_000_000))
+    world.now_ms += 20_000
+    found = world.status()
+    assert found.complaints == []
+    task = by_task(found)["prices.0"]
+    assert (task.read_again, task.read_again_of) == (450_000, 1_000_000)
+    told = "holds itself back: it rebuilds what it keeps, 45% of 1,000,000 records read; its last"
+    assert why_held(task).startswith(told)
+    world.now_ms += 11_000  # it has ended
+    assert complaints(world) == {
+        "prices.0": "it has something to do and has not reported for 31000 ms"
     }
 
 

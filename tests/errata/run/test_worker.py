@@ -11,6 +11,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from errata import Network, tumbling
+from errata.processors.tasks import reading_again, replay_client
 from errata.processors.tasks.attempt import Attempt
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
@@ -190,18 +191,12 @@ def test_a_start_that_fails_leaves_no_connection_behind(monkeypatch):
 
 
 def test_a_task_that_reads_topics_again_tells_how_far_it_has_come(
-    driver: Driver, caplog: pytest.LogCaptureFixture
+    driver: Driver,
 ) -> None:
     scope, inspect = driver.tasks[1], Inspector(driver.shared, ())
     with scope.again.of("is rebuilt from its inputs"):
         scope.again.note(TopicPartition("t", 0), 10, 30)
         scope.again.note(TopicPartition("t", 1), 20, 30)
-        inspect([scope])
-        assert not caplog.text
-        inspect._told_s["trades.0"] -= worker.TOLD_S + 1
-        for _ in range(2):
-            inspect([scope])
-        assert caplog.text.count("task trades.0 is rebuilt from its inputs: 50% of 60 records") == 1
         scope.started = False
         (reason,) = inspect([scope])[0]
         assert reason.startswith("task trades.0 is starting: it is rebuilt from its inputs: 50% of")
@@ -210,14 +205,54 @@ def test_a_task_that_reads_topics_again_tells_how_far_it_has_come(
 
 def test_an_index_that_is_read_again_tells_how_far_it_has_come(driver: Driver) -> None:
     send(driver, 40)
-    ingest = driver.tasks[0]
-    driver.attempts[0].close()
-    shutil.rmtree(ingest.held_tuples.folder)
-    told, life = set[str](), ingest.steps()
-    driver.attempts[0] = life
-    next(life)
-    while not ingest.started:
-        next(life)
-        told |= {reason.partition(" of ")[0] for reason in waits(driver, ingest)}
+    shutil.rmtree(driver.tasks[0].held_tuples.folder)
+    told, _ = begun_again(driver, driver.tasks[0])
     assert "task ingest.trades.0 is starting: it rebuilds its index: 0%" in told
-    assert waits(driver, ingest) == []
+    assert waits(driver, driver.tasks[0]) == []
+
+
+def begun_again(driver: Driver, task: Task) -> tuple[set[str], set[tuple[int, int] | None]]:
+    """Begin a task's next attempt; return why it was not ready, and what it has reported."""
+    number = driver.tasks.index(task)
+    driver.attempts[number].close()
+    told, reported = set[str](), set[tuple[int, int] | None]()
+    driver.attempts[number] = life = task.steps()
+    next(life)
+    while not task.started:
+        next(life)
+        told |= {reason.partition(" of ")[0] for reason in waits(driver, task)}
+        reported.add(task.report.again)
+    for _ in range(10):
+        next(life)
+    return told, reported
+
+
+def test_a_task_that_reads_topics_again_reports_and_logs_how_far_it_has_come(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(driver, 40)
+    monkeypatch.setattr(reading_again, "TOLD_S", 0.0)
+    ingest, scope = driver.tasks
+    shutil.rmtree(ingest.held_tuples.folder)
+    _, reported = begun_again(driver, ingest)
+    assert any(again is not None and again[1] >= 40 for again in reported)
+    assert ingest.report.again is None
+    assert "task ingest.trades.0 rebuilds its index: 0% of 4" in caplog.text
+
+    monkeypatch.setattr(replay_client, "SMALLEST_PART_BYTES", 100)
+    monkeypatch.setattr(replay_client, "PART_BYTES", 100)
+    _, reported = begun_again(driver, scope)  # an open window has ten tuples
+    counts = {again[0] for again in reported if again is not None}
+    assert len(counts) > 2
+    assert max(counts) < 10
+    assert scope.report.again is None
+    assert "task trades.0 replays its open windows: 6 records after 0 s" in caplog.text
+    send(driver, 60)  # it works as before
+    assert [row["total"] for row in driver.table("sums")] == [45, 145, 245, 345, 445]
+
+
+def test_a_task_that_reads_nothing_again_reports_nothing_of_it(driver: Driver) -> None:
+    send(driver, 40)
+    for task in driver.tasks:
+        _, reported = begun_again(driver, task)
+        assert reported == {None}

@@ -290,12 +290,15 @@ def test_inputs_of_different_partition_counts_are_refused_where_they_are_found()
         plan.placed({"trades": 2, "other": 3})
 
 
-@pytest.mark.parametrize("scope", ["ingest.trades", "a.b", ""])
-def test_a_box_can_not_be_put_into_a_scope_with_a_dot_as_that_of_a_source_has(scope):
+@pytest.mark.parametrize("scope", ["ingest.trades", "a.b", "", "a b", "día"])
+def test_a_scope_has_a_name_that_its_topics_may_have(scope):
     net = Network("faulty")
     source(net).aggregate("a", by=["product"], window=WINDOW, scope=scope, n="count(*)")
     (fault,) = faults(net)
-    assert (fault.need, fault.found) == ("a scope name without dots", repr(scope))
+    assert (fault.box, fault.need) == ("a", "a scope name of letters, digits, _ and -")
+    assert fault.found == repr(scope)
+    assert fault.place is not None
+    assert fault.place.file == "test_compiler.py"
 
 
 def test_a_sink_of_identities_that_move_between_partitions_stands_behind_an_exchange():
