@@ -161,10 +161,10 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
                 )
     first = {scopes[name]: owner_of(name) for name in reversed(typed.boxes)}
     places = {scope: network.declarations[box].place for scope, box in first.items()}
-    for scope, box in first.items():
+    for scope, owner in first.items():
         if not names.is_part(scope):
             need = "a scope name of letters, digits, _ and -"
-            yield Fault(box, need, repr(scope), "rename the scope", places[scope])
+            yield Fault(owner, need, repr(scope), "rename the scope", places[scope])
     taken = {owning_scope(name) for name, source in typed.sources.items() if source.rekey}
     for scope in sorted(taken & first.keys()):
         need, found = "a scope name of its own", f"{scope!r}, that of a rekeyed source"
