@@ -187,7 +187,7 @@ class SchemaRegistry:
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return the id and the schema last registered under a subject; None if there is none."""
-        self._read()
+        self.read()
         schema_id = self._latest.get(subject)
         return None if schema_id is None else (schema_id, self._schemas[schema_id])
 

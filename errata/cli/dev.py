@@ -58,8 +58,9 @@ def dev(
     network, or an input, is saved, the network begins anew with empty topics. If the network has an
     error, the message is printed, and what runs goes on.
 
-    Nothing is kept, and no other cluster is touched. Needs Java 17 and the extra
-    errata-streams\[broker]; the first run downloads Kafka's jars.
+    Nothing is kept, and no other cluster is touched. If SCHEMA_REGISTRY_URL names a registry,
+    schemas are looked up and registered there. Needs Java 17 and the extra errata-streams\[broker];
+    the first run downloads Kafka's jars.
     """
     given = dict[str, list[str]]()
     for text in inputs or ():

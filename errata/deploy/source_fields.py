@@ -13,13 +13,14 @@ from dataclasses import replace
 from errata.deploy import bound_sources
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import BOUND, Source
+from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import Deployed, PlanMismatchError, read_plan
 from errata.processors.plan.plan import Plan
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields, FieldType
 from errata.topics.cluster import Cluster
-from errata.topics.registry import Registry
+from errata.topics.registry import Registry, SchemaRegistry
 
 
 def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> Network:
@@ -29,9 +30,11 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
     registry's latest schemas (`registry_fields.resolve`); of a bound one, from the arc.
 
     Raises:
-        NetworkError: If a source can't be completed.
+        NetworkError: If a source can't be completed, or its records can't be read without a
+            registry server.
         ClusterError: If the registry gives no answer.
     """
+    _require_server(network, registry)
     network = bound_sources.complete(network, registry, cluster)
     if all(box.is_complete for box in _sources(network)):
         return network
@@ -112,6 +115,19 @@ def _completed(network: Network, registry: Registry, deployed: Deployed) -> Netw
             )
             declarations[box.name] = replace(box, fields=fields, identity=identity)
     return replace(network, declarations=declarations)
+
+
+def _require_server(network: Network, registry: Registry) -> None:
+    """Check that a registry has the schemas of sources in Protobuf: the topic has Avro's alone."""
+    if isinstance(registry, SchemaRegistry):
+        need, remedy = "a schema registry, for format='protobuf'", "set SCHEMA_REGISTRY_URL"
+        faults = [
+            Fault(box.name, need, "none that is configured", remedy, box.place)
+            for box in _sources(network)
+            if box.format == "protobuf"
+        ]
+        if faults:
+            raise NetworkError(network.name, faults)
 
 
 def _written(plan: Plan, source: str, registry: Registry) -> dict[str, FieldType]:

@@ -9,6 +9,7 @@ from errata import Network, tumbling
 from errata.deploy.source_fields import before_and_after, resolve_deployed
 from errata.deploy.versions import new_fields, next_version, plan_next
 from errata.processors.compile.compiler import compile_network
+from errata.processors.declare.faults import NetworkError
 from errata.processors.plan.deployed import (
     PlanMismatchError,
     as_deployed,
@@ -151,6 +152,17 @@ def registered(cluster: MemoryCluster, fields) -> SchemaRegistry:
     registry.register("in-value", tuple_schema("Trade", kinds))
     registry.register("in-key", tuple_schema("Key", {"key": kinds["key"]}))
     return registry
+
+
+def test_what_a_source_lacks_is_told_before_anything_is_there():
+    cluster = in_memory()
+    with pytest.raises(NetworkError, match=r"trades .*: needs fields, declared or"):
+        resolve_deployed(network(None), SchemaRegistry(cluster), cluster)
+    net = Network("wider")
+    net.source("trades", fields=OLD, identity=["key"], format="protobuf")
+    told = "needs a schema registry, for format='protobuf'; found none that is configured; set SCH"
+    with pytest.raises(NetworkError, match=rf"trades .test_new_fields.py:.*: {told}"):
+        resolve_deployed(net, SchemaRegistry(cluster), cluster)
 
 
 def test_a_source_that_declares_no_fields_has_those_that_are_deployed_until_the_next_deploy():
