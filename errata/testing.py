@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from errata.client import rows
+from errata.client.json_lines import json_line
 from errata.client.recorded import OverlayRegistry
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.compiler import compile_network
@@ -183,7 +184,7 @@ class Driver:
         for line in [lines] if isinstance(lines, (Mapping, str, bytes)) else lines:
             text = line.encode() if isinstance(line, str) else line
             if not isinstance(text, bytes):
-                text = rows.json_line(dict(text))
+                text = json_line(dict(text))
             if text.strip().startswith(b'{"epoch"') and rows.is_epoch_mark(text):
                 self.close_epoch()
             else:

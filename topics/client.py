@@ -5,7 +5,6 @@ A `Mismatch` tells a broker of another protocol from a port whose broker has not
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
 import ssl
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from errata.topics import secrets
 from errata.topics.cluster import (
+    LOGGER,
     ClusterError,
     MissingTopicError,
     MovingLeaderError,
@@ -43,10 +43,6 @@ from errata.topics.refused import (
 
 Settings = Mapping[str, str | int]
 T = TypeVar("T")
-
-LOGGER = logging.getLogger("errata.kafka")
-LOGGER.addHandler(logging.NullHandler())  # else librdkafka's lines reach the user's terminal
-LOGGER.propagate = False
 
 REACH_S = 10.0
 """How long a cluster may take to answer before it counts as unreachable."""

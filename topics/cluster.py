@@ -8,6 +8,7 @@ records that are too large; a partition of either is read to its end by `catch_u
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from time import monotonic
 from typing import NamedTuple, Protocol
 
 from errata.schemas.errors import ErrataError
+
+LOGGER = logging.getLogger("errata.kafka")
+"""Of the clients of a cluster."""
+LOGGER.addHandler(logging.NullHandler())  # else librdkafka's lines reach the user's terminal
+LOGGER.propagate = False
 
 
 class TopicPartition(NamedTuple):

@@ -24,9 +24,10 @@ from confluent_kafka import TopicPartition as Position
 
 from errata.schemas.errors import ErrataError
 from errata.topics.admin import require_still
-from errata.topics.client import LOGGER, Connection, weak_callback
+from errata.topics.client import Connection, weak_callback
 from errata.topics.cluster import (
     LARGEST,
+    LOGGER,
     DoubtfulCommitError,
     FencedError,
     TopicPartition,

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import for_people, print_lines, print_table
 from errata.client.texts import as_duration
-from errata.deploy.deployment import DeployedNetwork
-from errata.deploy.source_fields import resolve_deployed
 from errata.observe.advice import Advice, advise
 from errata.observe.costs import Load, assumed_load, counted_load
-from errata.observe.network_progress import current
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.topology import ingest_scope
 from errata.render.figures import number
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
+
+if TYPE_CHECKING:  # what reaches a cluster takes time to import, and is not always needed
+    from errata.deploy.deployment import DeployedNetwork
 
 KIB = 1024
 
@@ -65,6 +65,8 @@ def advise_(
             network, plan, assumed_load(plan, rate=rate, corrected=share, groups=groups or 1)
         )
     else:
+        from errata.deploy.source_fields import resolve_deployed
+
         with deployed(net) as deployment:
             network = resolve_deployed(network, deployment.registry, deployment.cluster)
             plan, counted = deployment.plan, running_load(deployment)
@@ -79,6 +81,8 @@ def advise_(
 
 def running_load(deployment: DeployedNetwork) -> Load:
     """Return the load of a running network."""
+    from errata.observe.network_progress import current
+
     topology = deployment.plan.topology
     view = current(deployment.cluster, deployment.plan)
     try:

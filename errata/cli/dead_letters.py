@@ -20,8 +20,9 @@ from errata.cli.app import (
     moment_ms,
 )
 from errata.cli.output import for_people, print_lines, print_table, wants_text
-from errata.client import dead_letters, rows
+from errata.client import dead_letters
 from errata.client.input_file import read_lines
+from errata.client.json_lines import json_line
 from errata.client.rows import PlainDecoder
 from errata.client.texts import as_time
 from errata.processors.wire.dead_letter import DeadLetter, PlaceError
@@ -182,7 +183,7 @@ def show(net: NetworkArgument, place: PlaceArgument, as_json: JsonOption = False
     for side, content in (("key", dead_letter.key), ("value", dead_letter.value)):
         plain[f"{side}_hex"] = None if content is None else content.hex(" ")
         decoded = plain[f"{side}_decoded"]
-        plain[f"{side}_decoded"] = None if decoded is None else rows.json_line(decoded).decode()
+        plain[f"{side}_decoded"] = None if decoded is None else json_line(decoded).decode()
     plain["time_ms"] = as_time(dead_letter.time_ms)
     print_table(f"{dead_letter.topic}, {place}", ["", ""], plain.items())
 

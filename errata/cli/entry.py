@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,11 +89,18 @@ def _errata(
     """Options of `errata` itself."""
 
 
-def declare(words: Sequence[str] = ()) -> None:
-    """Import the commands that a command line needs: the one that it names, or else all."""
-    named = _MODULES.get(words[0]) if words and _COMPLETING not in os.environ else None
-    if list(words) == ["--version"]:
-        return
+def declare(words: Sequence[str] | None = None) -> None:
+    """Import the commands that a command line needs: the one that it names, or else all.
+
+    Args:
+        words: The command line; without a command, all are declared, but only to be listed. None:
+            all are imported.
+    """
+    named = None
+    if words is not None and _COMPLETING not in os.environ:
+        if not _MODULES.keys() & {*words}:
+            return _declare_to_be_listed()
+        named = _MODULES.get(words[0])
     for module in dict.fromkeys(_MODULES.values() if named is None else [named]):
         importlib.import_module(f"errata.cli.{module}")
     order = list(_MODULES)  # a command may import others before their turn
@@ -100,6 +108,27 @@ def declare(words: Sequence[str] = ()) -> None:
     groups = {str(each.typer_instance.info.name): each for each in app.registered_groups
               if each.typer_instance is not None}  # fmt: skip
     app.registered_groups = [groups[name] for name in order if name in groups]
+
+
+def _declare_to_be_listed() -> None:
+    """Declare all commands with their names and help, which are read from their modules' source.
+
+    To import them all would take a second.
+    """
+    found = dict[str, str]()
+    for module in dict.fromkeys(_MODULES.values()):
+        for node in ast.parse((Path(__file__).parent / f"{module}.py").read_text()).body:
+            match node:
+                case ast.FunctionDef(decorator_list=[ast.Call(ast.Name("command"), [word], more)]):
+                    about: Any = ast.get_docstring(node)
+                case ast.Assign(value=ast.Call(ast.Name("group"), [word], more)):
+                    about = next(ast.literal_eval(o.value) for o in more if o.arg == "about")
+                case _:
+                    continue
+            if all(option.arg != "of" for option in more):
+                found[ast.literal_eval(word)] = about
+    for name in _MODULES:
+        app.command(name, help=prose(found[name]))(lambda: None)
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from errata.cli.advise import running_load
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import print_lines, print_table
 from errata.client.texts import as_duration
@@ -65,6 +64,8 @@ def explain(
     network = load(net)
     explained = explanation(network)
     if running:
+        from errata.cli.advise import running_load
+
         with deployed(net) as deployment:
             explained["costs"] = _costs(deployment.plan, running_load(deployment))
     if graph is not None:

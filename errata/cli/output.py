@@ -30,10 +30,10 @@ def wants_text(as_json: bool, as_text: bool) -> bool:
 
 def print_lines(lines: Iterable[dict[str, Any]]) -> None:
     """Print JSON lines."""
-    from errata.client import rows  # a command that prints none need not load it
+    from errata.client.json_lines import json_lines  # some commands print none
 
     sys.stdout.flush()
-    sys.stdout.buffer.write(rows.json_lines(lines))
+    sys.stdout.buffer.write(json_lines(lines))
     sys.stdout.buffer.flush()
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
 from errata.cli.output import cell, for_people, print_lines
-from errata.client import rows
+from errata.client.json_lines import json_line
 from errata.client.rows import PlainDecoder
 from errata.client.texts import as_time
 from errata.deploy.deployment import DeployedNetwork, UnknownNameError
@@ -138,4 +138,4 @@ def _print(records: Iterator[dict[str, Any]], *, as_json: bool) -> None:
 def _text(content: Any) -> str:
     if content is None:
         return "-"
-    return content if isinstance(content, str) else rows.json_line(content).decode()
+    return content if isinstance(content, str) else json_line(content).decode()

@@ -20,6 +20,7 @@ from errata.cli.output import for_people, print_lines
 from errata.cli.tail import revision_line
 from errata.client import rows
 from errata.client.in_memory import InMemory, ways_text
+from errata.client.json_lines import json_line
 from errata.client.reading import Content, content_of
 from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.deploy.deployment import DeployedNetwork
@@ -233,7 +234,7 @@ class _Reader:
         Raises:
             RefusedRevisionError: If ingest would refuse it.
         """
-        decoded = self._intake.decode([rows.json_line(line)])
+        decoded = self._intake.decode([json_line(line)])
         if decoded.refused:
             refusal = decoded.refused[0]
             raise RefusedRevisionError(

@@ -13,7 +13,7 @@ from errata.cli.app import JsonOption, command
 from errata.cli.local import pieces_of, play
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.progress import Bars
-from errata.client import rows
+from errata.client.json_lines import json_lines
 from errata.processors.boxes.modes import MODES
 from errata.processors.declare.faults import NetworkError
 from errata.run.exit_status import complain
@@ -82,7 +82,7 @@ def study(
     shown = tables(found)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "study.jsonl").write_bytes(rows.json_lines(each.plain() for each in found))
+        (out / "study.jsonl").write_bytes(json_lines(each.plain() for each in found))
         (out / "tables.md").write_text(markdown(shown), encoding="utf-8")
         for name, picture in pictures(found).items():
             (out / f"{name}.svg").write_text(picture, encoding="utf-8")

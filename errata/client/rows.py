@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import decimal
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -29,7 +29,6 @@ from errata.topics.cluster import Records
 from errata.topics.registry import Registry
 
 _EXACT = decimal.Context(prec=60)
-_JSON = msgspec.json.Encoder(decimal_format="number")
 _FRAMES = {"ranges", "tuples"}
 """Fields of requests and replies that hold a packed frame (`processors.wire.replay.pack`)."""
 
@@ -85,16 +84,6 @@ def fold(arc: Arc, frame: pl.DataFrame) -> pl.DataFrame:
     """Return the tuples that result from revisions, by epoch; in an epoch deletes come first."""
     left = frames.fold(frame, arc.identity, list(arc.fields))
     return left.sort(list(arc.identity), nulls_last=True)
-
-
-def json_line(row: dict[str, Any]) -> bytes:
-    """Return one JSON object; decimals are numbers with all their digits."""
-    return _JSON.encode(row)
-
-
-def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    """Return JSON lines."""
-    return b"".join(json_line(row) + b"\n" for row in rows)
 
 
 def is_epoch_mark(line: bytes) -> bool:

@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from errata.run.exit_status import reported
 from errata.settings.place import Place, connect, overlaid, read_settings
 from errata.topics.admin import create_topics
-from errata.topics.client import LOGGER
+from errata.topics.cluster import LOGGER
 from errata.topics.registry_server import registry
 from errata.topics.secrets import clean
 from errata.topics.settings import TopicSpec

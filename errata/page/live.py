@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
-from errata.client import rows
 from errata.client.corrections import Correction, Corrections
 from errata.client.following import Follower
 from errata.client.identity import identity_fields
+from errata.client.json_lines import json_line
 from errata.client.status_text import as_data
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import Progress, status
@@ -99,7 +99,7 @@ class Live:
 
     def _whole(self) -> bytes:
         found = {"rows": list(self._kept), "seen": self._seen}
-        return rows.json_line(self._state | {"whole": True, "corrections": found})
+        return json_line(self._state | {"whole": True, "corrections": found})
 
     # ---------------------------------------------------------------- the thread
 
@@ -200,7 +200,7 @@ class Live:
                 self._state | state | {k: v for k, v in told.items() if k != "corrections"}
             )
             self._number += 1
-            self._ticks.append((self._number, rows.json_line({**message, **told})))
+            self._ticks.append((self._number, json_line({**message, **told})))
         self._tell_listeners()
 
     def _tell_listeners(self) -> None:

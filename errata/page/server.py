@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from errata.client import rows
 from errata.client.identity import IdentityTextError, NoSuchResultError
+from errata.client.json_lines import json_line
 from errata.client.reading import Table
 from errata.deploy.deployment import UnknownNameError
 from errata.page.desk import Desk, RequestError, key_of, shown
@@ -229,7 +230,7 @@ def _nothing(request: Request, error: Exception) -> Response:
 
 
 def _as_json(content: Any) -> Response:
-    return Response(rows.json_line(content), media_type="application/json")
+    return Response(json_line(content), media_type="application/json")
 
 
 def _stream(table: Table) -> bytes:

@@ -8,45 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from typing import Any
 
-from pythonjsonlogger.json import JsonFormatter
-
-from errata.topics.client import LOGGER as CLIENT
-from errata.topics.secrets import Cleaning, clean
+from errata.topics.cluster import LOGGER as CLIENT
+from errata.topics.secrets import Cleaning
 
 TEXT, JSON = FORMATS = "text", "json"
 LEVELS = ("debug", "info", "warning", "error")
 LEVEL = "warning"
 """The level if none is set."""
 
-_FIELDS = {"asctime": "time", "levelname": "level", "name": "logger", "message": "message"}
-"""Fields that every line has, by the library's names for them."""
-_EXCEPTION = "exception"
-
 context: dict[str, str] = {}
 """What this process currently works on, by field."""
-
-
-class JsonLines(JsonFormatter):
-    """Formats a log record as a line of JSON."""
-
-    converter = staticmethod(time.gmtime)
-    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
-
-    def __init__(self) -> None:
-        super().__init__([*_FIELDS], rename_fields={**_FIELDS, "exc_info": _EXCEPTION})
-
-    def formatException(self, ei: Any) -> str:
-        """Return a traceback without secrets; the library ignores the one that `Cleaning` makes."""
-        return clean(super().formatException(ei))
-
-    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        """Add what the process works on; drop fields that others attach, which may hold secrets."""
-        fields = {**log_data, **context}
-        names = (*_FIELDS.values(), *context, _EXCEPTION)
-        return {name: fields[name] for name in names if name in fields}
 
 
 def set_up(form: str = TEXT, level: str = LEVEL) -> None:
@@ -60,8 +33,8 @@ def set_up(form: str = TEXT, level: str = LEVEL) -> None:
         level: One of `LEVELS`.
     """
     handler = logging.StreamHandler()
-    formatter = JsonLines() if form == JSON else logging.Formatter("errata: %(message)s")
-    handler.setFormatter(formatter)
+    handler.name = form
+    handler.setFormatter(_formatter(form))
     handler.addFilter(Cleaning())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.captureWarnings(form == JSON)
@@ -70,7 +43,15 @@ def set_up(form: str = TEXT, level: str = LEVEL) -> None:
 
 def is_json() -> bool:
     """Return whether lines of JSON are logged."""
-    return any(isinstance(h.formatter, JsonLines) for h in logging.getLogger().handlers)
+    return any(handler.name == JSON for handler in logging.getLogger().handlers)
+
+
+def _formatter(form: str) -> logging.Formatter:
+    if form == TEXT:
+        return logging.Formatter("errata: %(message)s")
+    from errata.settings.json_log import JsonLines  # its library takes time to import
+
+    return JsonLines()
 
 
 def read_line(line: str) -> dict[str, Any] | None:

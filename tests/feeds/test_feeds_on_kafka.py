@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from errata.client import rows
+from errata.client.json_lines import json_line
 from errata.demo.run import environment
 from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -59,7 +60,7 @@ def run(name, network, reference, broker, folder):
         for line in feed.lines():
             key = (line.get("after") or line["before"])["key"].encode()
             place = zlib.crc32(key) % PARTITIONS
-            cluster.send(topic, partition=place, key=key, value=rows.json_line(line))
+            cluster.send(topic, partition=place, key=key, value=json_line(line))
         cluster.flush()
         declare_end(cluster, plan, name)
         deadline = monotonic() + LIMIT_S

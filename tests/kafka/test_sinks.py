@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from errata import Network, tumbling
-from errata.client import rows
+from errata.client.json_lines import json_line
 from errata.deploy.deployment import prepare
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
@@ -65,7 +65,7 @@ def sunk(broker, tmp_path_factory):
     def send(key, price, desk="x"):
         value = None if price is None else {"key": key, "at": 5, "desk": desk, "price": price}
         cluster.send(f"{name}.in", partition=0, key=json.dumps({"key": key}).encode(),
-                     value=None if value is None else rows.json_line(value))  # fmt: skip
+                     value=None if value is None else json_line(value))  # fmt: skip
 
     for key, price in (("a", 3), ("b", 4), ("c", 9), ("d", 5)):
         send(key, price, "y" if key == "d" else "x")

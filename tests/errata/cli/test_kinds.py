@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from errata import Network
-from errata.client import rows
 from errata.client.input_file import CsvLines
+from errata.client.json_lines import json_line
 from errata.client.texts import display_values
 from errata.testing import Driver
 
@@ -62,7 +62,7 @@ def test_plain_values_come_back_as_they_are_and_as_json(driver) -> None:
     assert driver.table("s") == [PLAIN, EMPTY]
     assert [type(v) for v in driver.table("s")[0].values()] == [type(v) for v in PLAIN.values()]
     (first, _) = driver.revisions("s")
-    assert rows.json_line(first["after"]).decode().replace("1e+300", "1e300") == JSON
+    assert json_line(first["after"]).decode().replace("1e+300", "1e300") == JSON
     assert not driver.dead_letters()
 
 

@@ -255,12 +255,52 @@ def test_every_command_is_declared_by_the_module_that_its_name_stands_for() -> N
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_only_prints_help_loads_neither_polars_nor_a_client() -> None:
-    code = (
-        "import sys; from errata.cli.entry import declare; declare(['init']); print(*sys.modules)"
+HEAVY = {"polars", "sqlglot", "pyarrow", "confluent_kafka", "asyncio", "pythonjsonlogger"}
+
+
+@pytest.mark.parametrize("words", [["init"], ["--help"], [], ["statsu"]])
+def test_what_only_prints_help_loads_neither_polars_nor_a_client(words: list[str]) -> None:
+    code = f"import sys; from errata.cli.entry import declare; declare({words})"
+    assert HEAVY.isdisjoint(loaded(code))
+
+
+def test_what_needs_no_cluster_loads_no_client(tmp_path: Path) -> None:
+    assert_ok = "try: main()\nexcept SystemExit as end: assert end.code == 0"
+    (tmp_path / "net.py").write_text(
+        "from errata import Network\nnet = Network('n')\n"
+        "fields = {'k': 'string', 'at': 'timestamp-millis'}\n"
+        "t = net.source('t', fields=fields, identity=['k'], event_time='at')\n"
+        "t.where('w', \"k > 'a'\")\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {"polars", "sqlglot", "pyarrow"}.isdisjoint(done.stdout.split())
+    for words in (["explain", "net.py"], ["explain", "net.py", "--json"]):
+        code = f"import sys; sys.argv = {['errata', *words]}\n"
+        code += f"from errata.cli.entry import main\n{assert_ok}"
+        assert {"sqlglot"} == (HEAVY - {"polars"}) & loaded(code, folder=tmp_path)
+
+
+def loaded(code: str, *, folder: Path | None = None) -> set[str]:
+    """Return what a program has imported."""
+    code += "\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder
+    )
+    return {*done.stdout.splitlines()[-1].split()}
+
+
+def test_a_list_of_all_commands_has_the_help_that_they_have() -> None:
+    code = (
+        "import sys; from errata.cli.entry import app, declare; declare({})\n"
+        "from typer.main import get_command\n"
+        "for name, command in get_command(app).commands.items(): print(name, repr(command.help))"
+    )
+    listed, whole = (
+        subprocess.run(
+            [sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        for words in ("[]", "")
+    )
+    assert [line.split()[0] for line in listed] == [*entry._MODULES]
+    assert sorted(listed) == sorted(whole)
 
 
 def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:

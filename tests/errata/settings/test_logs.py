@@ -13,7 +13,7 @@ from errata.run.exit_status import complain, reported
 from errata.run.supervisor import ProcessFailedError, Supervisor, forward_line, print_line
 from errata.settings import logs
 from errata.topics import secrets
-from errata.topics.client import LOGGER
+from errata.topics.cluster import LOGGER
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 
