@@ -272,10 +272,12 @@ class _Column:
         """Return days since 1970; a date without a day or month is bad."""
         parts = pl.DataFrame({n: self._numbers(found, n) for n in ("year", "month", "day")})
         texts = parts.select(
-            pl.format(
-                "{}-{}-{}",
-                pl.col("year").cast(pl.String).str.zfill(4),
-                *(pl.col(n).cast(pl.String).str.zfill(2) for n in ("month", "day")),
+            pl.concat_str(
+                *(
+                    pl.col(n).cast(pl.String).str.zfill(4 if n == "year" else 2)
+                    for n in parts.columns
+                ),
+                separator="-",
             )
         ).to_series()
         days = texts.str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Int32)

@@ -201,10 +201,12 @@ def refuse_ahead(
     if not ahead.any():
         return decoded
     bad = decoded.frame.select(ROW).with_columns(
-        detail=pl.format(
-            "event time {} is after {}, the latest at the time of writing (max_ahead)",
+        detail=pl.concat_str(
+            pl.lit("event time "),
             at.cast(pl.Datetime("ms")).dt.to_string("iso:strict"),
+            pl.lit(" is after "),
             latest_ms.cast(pl.Datetime("ms")).dt.to_string("iso:strict"),
+            pl.lit(", the latest at the time of writing (max_ahead)"),
         )
     )
     bad = bad.filter(ahead).unique(subset=ROW, maintain_order=True)
@@ -432,7 +434,9 @@ def _is_old(arc: Arc, at: pl.Expr) -> pl.Expr:
 
 def _too_old(arc: Arc, rows: pl.DataFrame) -> pl.DataFrame:
     oldest = pl.col(NEWEST) - (arc.keep_ms or 0)
-    detail = pl.format("event time before {}, the oldest that is kept", oldest)
+    detail = pl.concat_str(
+        pl.lit("event time before "), oldest, pl.lit(", the oldest that is kept")
+    )
     return _refusal(rows, TOO_OLD, detail)
 
 

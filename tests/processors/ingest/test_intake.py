@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.envelopes.batch import LONGEST_VALUE
-from errata.processors.ingest.intake import Intake
+from errata.processors.envelopes.batch import LONGEST_VALUE, Decoded
+from errata.processors.ingest.intake import AHEAD, KEY, NEWEST, Intake, reconcile, refuse_ahead
+from errata.processors.plan.topology import Source
 from errata.schemas.arc import Arc
+from errata.topics.cluster import Records, TopicPartition
 from tests.processors.envelopes.records import Registry, kinds, source, text
 
+DAY_MS = 86_400_000
 FIELDS = {"key": "string", "day": "date?", "n": "long?"}
 
 
@@ -18,10 +22,12 @@ def intake(envelope="upsert", format="json", event_time="cast(day as timestamp)"
     fields = kinds(FIELDS)
     hidden = kinds({"__event_time": "timestamp-millis"})
     arc = Arc("s", fields | hidden, ("key",), "__event_time", ("key",), keep_ms=86_400_000)
-    declared = source(envelope, format, {**FIELDS, "at": "timestamp-millis"})
-    return Intake(
-        replace(declared, arc=arc, event_time=event_time), ArcCodec(arc, "t.s", Registry())
-    )
+    made = replace(declared(arc, envelope, format), event_time=event_time)
+    return Intake(made, ArcCodec(arc, "t.s", Registry()))
+
+
+def declared(arc: Arc, envelope="native", format="json") -> Source:
+    return replace(source(envelope, format, {**FIELDS, "at": "timestamp-millis"}), arc=arc)
 
 
 def row(key="a", day="1970-01-03", n=1) -> bytes:
@@ -74,3 +80,30 @@ def test_what_is_passed_over_is_counted():
 def test_a_replace_without_an_original_changes_what_its_identity_names():
     found = intake("native").decode([text({"op": "replace", "after": {"key": "a", "day": 2}})])
     assert found.frame.select("op", "has_before", "moved").rows() == [(2, False, False)]
+
+
+def test_records_are_refused_wherever_they_lie_in_a_batch_of_several_pieces():
+    """A frame that is filtered may begin with an empty piece, which not all of Polars bears."""
+    made, days = intake("native"), (3, 3, 1, 1, 9, 9)
+    lines = [
+        text({"op": "insert", "after": {"key": f"k{n}", "day": day}}) for n, day in enumerate(days)
+    ]
+    pieces = [made.decode([line]).frame for line in lines]
+    frame = pl.concat(pieces, rechunk=False).with_columns(
+        pl.Series("__row", range(6), pl.Int64), pl.Series(NEWEST, [3 * DAY_MS] * 6)
+    )
+    frame = pl.concat(
+        [frame[:2].rechunk(), frame[2:4].rechunk(), frame[4:].rechunk()], rechunk=False
+    )
+    assert frame.n_chunks() == 3
+    fields = {name: kind.dtype for name, kind in made.arc.fields.items()}
+    nothing = pl.DataFrame(schema={**fields, KEY: pl.Binary})
+    found = reconcile(made.arc, frame, nothing)
+    assert found.refused["__row"].to_list() == [2, 3]
+    assert found.refused["detail"][0] == "event time before 172800000, the oldest that is kept"
+    ahead = replace(declared(made.arc), max_ahead_ms=DAY_MS)
+    read = Records(TopicPartition("t", 0), list(range(6)), [None] * 6, [None] * 6, [DAY_MS] * 6)
+    kept = refuse_ahead(Decoded(frame, []), ahead, [read], now_ms=5 * DAY_MS)
+    assert [(refusal.row, refusal.reason) for refusal in kept.refused] == [
+        (row, AHEAD) for row in (0, 1, 4, 5)
+    ]
