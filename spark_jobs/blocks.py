@@ -110,6 +110,7 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         end.settled,
         idle=end.idle,
         settles=end.settles,
+        lowered=end.lowered,
     )
     read = list[Stretch]()
     for place in job.places:

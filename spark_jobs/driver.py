@@ -27,12 +27,12 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.wire import dead_letter, replay
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.blocks import SCHEMA
+from errata.spark_jobs.epochs import OUTDATED
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.reading import NOTHING
 from errata.spark_jobs.reports import BatchResult, Reports
 from errata.spark_jobs.session import error_line
-from errata.spark_jobs.source_epochs import OUTDATED
 from errata.spark_jobs.stages import WRITTEN, Operator, Writer, name_of, source_of
 from errata.topics import names
 from errata.topics.cluster import LostOffsetError, TopicPartition

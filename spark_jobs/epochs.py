@@ -14,12 +14,23 @@ from typing import Any
 
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import NEVER
+from errata.schemas.errors import ErrataError
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.limits import Backlog
 from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import NOTHING
 
 log = logging.getLogger("errata")
+
+OUTDATED = "its states have to be made anew"
+_PUT_BACK = "a watermark was put back"
+
+
+class OutdatedStatesError(ErrataError):
+    """A job can't continue from its states."""
+
+    def __init__(self, job: str, why: str) -> None:
+        super().__init__(f"job {job!r}: {OUTDATED}: {why}")
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class Bound:
             here, less lateness.
         idle: The partitions of a source's topic that have fallen idle.
         settles: How many runs of `errata settle` it carries out, with earlier ones; 0: none is new.
+        lowered: The partitions of a source's topic whose watermark is put back, with the time.
     """
 
     epoch: int = NOTHING
@@ -46,6 +58,7 @@ class Bound:
     newest: Mapping[Place, int] = field(default_factory=dict)
     idle: Sequence[int] = ()
     settles: int = 0
+    lowered: tuple[tuple[int, int], ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -60,6 +73,7 @@ class Bound:
             },
             "idle": list(self.idle),
             "settles": self.settles,
+            "lowered": [list(pair) for pair in self.lowered],
         }
 
     @classmethod
@@ -71,7 +85,12 @@ class Bound:
         )
         numbers = plain["epoch"], plain["watermark"], plain["settled"]
         idle, settles = tuple(plain.get("idle", ())), plain.get("settles", 0)
-        return cls(*numbers, starts, ends, newest, idle, settles)
+        lowered = _pairs(plain.get("lowered", ()))
+        return cls(*numbers, starts, ends, newest, idle, settles, lowered)
+
+
+def _pairs(plain: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((partition, time_ms) for partition, time_ms in plain)
 
 
 @dataclass(frozen=True)
@@ -88,6 +107,7 @@ class Batch:
         parts: How many parts the whole content is processed in, so that each fits into memory.
         idle: The partitions of a source's topic that have fallen idle.
         settles: How many runs of `errata settle` it carries out, with earlier ones; 0: none is new.
+        lowered: The partitions of a source's topic whose watermark is put back, with the time.
     """
 
     after: int
@@ -99,6 +119,7 @@ class Batch:
     parts: int = 1
     idle: Sequence[int] = ()
     settles: int = 0
+    lowered: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -112,7 +133,8 @@ class Batch:
     @classmethod
     def of(cls, text: str) -> Batch:
         """Return the batch of a `text`."""
-        return cls(**json.loads(text))
+        plain = json.loads(text)
+        return cls(**plain | {"lowered": _pairs(plain["lowered"])})
 
 
 class Epochs:
@@ -152,6 +174,9 @@ class Epochs:
             most: About how many records the batch takes at most, in whole epochs; None: all up to
                 the last complete epoch. A batch behind `NOTHING` always takes all.
             upto: How far to read; None: up to the last complete epoch.
+
+        Raises:
+            OutdatedStatesError: If a watermark was put back since.
         """
         complete = {place: self.view.complete(*place) for place in self.job.places}
         ends: Mapping[Place, int] = {place: end for place, (_, end) in complete.items()}
@@ -165,9 +190,16 @@ class Epochs:
         elif now.epoch > NOTHING and ahead and min(reported) >= now.epoch:
             epoch = ahead[0]
             wm = reported[epoch]
+            if wm < now.watermark:
+                raise OutdatedStatesError(self.job.name, _PUT_BACK)
         elif epoch <= now.epoch or min(reported) < now.epoch:
             return now
         else:
+            if self.view.frontiers.falls(task):
+                if now.epoch > NOTHING:
+                    raise OutdatedStatesError(self.job.name, _PUT_BACK)
+                if epoch < self.view.line(self.job.scope.name).lowered:
+                    return now
             if now.epoch > NOTHING:
                 starts = {place: self.resume(place) for place in complete}
                 backlog = Backlog(self.view, self.job.codec, ends, now.epoch)
@@ -177,10 +209,13 @@ class Epochs:
                         "job %r: epoch %d alone has more records than the %d of --max-records; "
                         "it is processed in one batch", self.job.name, epoch, most,
                     )  # fmt: skip
-            wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
-            if now.epoch == NOTHING:
-                wm = max(wm, self.view.of(task).watermark)
-            elif wm == now.watermark and not self._has_input(now) and not self._settles():
+            report, line = self.view.of(task), self.view.line(self.job.scope.name)
+            done, wm = report.done, report.watermark
+            if now.epoch > NOTHING:
+                done, wm = now.epoch, now.watermark
+            wm = line.following(done, wm, epoch=epoch)
+            is_due = now.epoch == NOTHING or wm != now.watermark or self._has_input(now)
+            if not is_due and not self._settles():
                 return now
         settled, settles = self._settled(epoch), self._settles()
         return Bound(epoch, wm, settled, starts, ends, settles=settles)

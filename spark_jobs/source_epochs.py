@@ -6,29 +6,23 @@ same epoch of the same records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from errata.processors.ingest.stamping_task import is_awaited
+from errata.processors.ingest.stamping_task import is_awaited, put_back_to
 from errata.processors.plan.topology import Source
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.elapsed import elapsed_ms, wall_clock_ms
 from errata.processors.tasks.expiry import expired_before
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, Report
-from errata.schemas.errors import ErrataError
-from errata.spark_jobs.epochs import Bound, Epochs
+from errata.spark_jobs.epochs import Bound, Epochs, OutdatedStatesError
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
 from errata.spark_jobs.reading import NOTHING
 
 MOST_RECORDS = 250_000
 """How many records each writer of a batch gets at most, about, where no limit is told."""
-OUTDATED = "the states in its checkpoint are older than its reports"
-
-
-class OutdatedStatesError(ErrataError):
-    """A checkpoint is older than what its job has reported: it was put back from a copy."""
 
 
 class SourceEpochs(Epochs):
@@ -87,14 +81,16 @@ class SourceEpochs(Epochs):
         """
         done, clock = self.reported, self.clock_ms()
         if NOTHING < now.epoch < done:
-            raise OutdatedStatesError(f"job {self.job.name!r}: {OUTDATED}")
+            raise OutdatedStatesError(self.job.name, "its checkpoint is older than its reports")
         if done < now.epoch:
             return now
         starts = {place: self.resume(place) for place in self.job.places}
         there = self._stable_ends()
         ends = self._limited(starts, there if upto is None else _nearer(there, upto.ends), most)
         idle = self._idle(starts, there, clock)
-        is_busy = ends != starts or bool(idle) or any(map(self._has_end, ends, ends.values()))
+        lowered = tuple(self._lowered())
+        is_busy = ends != starts or bool(idle) or bool(lowered)
+        is_busy |= any(map(self._has_end, ends, ends.values()))
         since_ms = elapsed_ms(self._stamped_ms, now_ms=clock)
         is_busy |= is_awaited(self.view, self.job.task(0), since_ms)
         newest = self.view.newest_epoch()
@@ -108,9 +104,24 @@ class SourceEpochs(Epochs):
         self._stamped_ms = clock
         expired = expired_before(self._shared, self.source.arc.name, upto=done, now_ms=clock)
         known = {place: self._report(place).watermark for place in starts}
+        known |= {self.job.places[partition]: time_ms for partition, time_ms in lowered}
         return replace(
-            now, epoch=epoch, settled=expired, starts=starts, ends=ends, newest=known, idle=idle
+            now,
+            epoch=epoch,
+            settled=expired,
+            starts=starts,
+            ends=ends,
+            newest=known,
+            idle=idle,
+            lowered=lowered,
         )
+
+    def _lowered(self) -> Iterator[tuple[int, int]]:
+        """Yield the partitions whose watermark is put back now, with the time."""
+        for place in self.job.places:
+            time_ms = put_back_to(self.view, self.source.arc.name, self._report(place))
+            if time_ms is not None:
+                yield place.partition, time_ms
 
     def _limited(
         self, starts: Mapping[Place, int], there: Mapping[Place, int], most: int | None

@@ -203,30 +203,43 @@ def require_possible(deployment: DeployedNetwork, view: View, source: str) -> No
 
     Raises:
         PutBackError: If the source has ended or keeps no history, event times are moved behind it,
-            or jobs on Spark read it.
+            or it is not known what was emitted.
         CannotRebuildError: If a task can't be rebuilt.
     """
-    topology, why = deployment.plan.topology, ""
-    scopes = [
-        scope
-        for name, scope in topology.scopes.items()
-        if topology.closes_windows(name) and source in topology.sources_behind(name)
-    ]
     if source in view.ends:
-        why = "it has been declared to end"
-    elif topology.arcs[source].keep_ms is None:
+        raise PutBackError(_NO.format(source, "it has been declared to end"))
+    for scope in rebuilt_scopes(deployment.plan, source):
+        if not scope.on_spark:
+            _require_known_results(deployment, view, scope)
+
+
+_NO = "the watermark of source {!r} can't be put back: {}"
+_WHY = "its watermark is put back"
+
+
+def rebuilt_scopes(plan: CompiledPlan, source: str) -> list[Scope]:
+    """Return the scopes that are rebuilt when a watermark is put back: those that close windows.
+
+    Raises:
+        PutBackError: If the source keeps no history, or event times are moved behind it.
+        CannotRebuildError: If one can't be rebuilt, or a job on Spark that would be with it.
+    """
+    topology = plan.topology
+    behind = [s for n, s in topology.scopes.items() if source in topology.sources_behind(n)]
+    scopes = [scope for scope in behind if topology.closes_windows(scope.name)]
+    if topology.arcs[source].keep_ms is None:
         why = "it has no keep=, so that windows can't be opened again"
-    elif topology.is_written_by_job(source):
-        why = "a job on Spark ingests it"
-    elif jobs := [scope.name for scope in scopes if scope.on_spark]:
-        why = f"a job on Spark reads it: {', '.join(jobs)}"
-    elif moved := [arc for s in scopes for arc in s.boxes if arc in topology.moved]:
+        raise PutBackError(_NO.format(source, why))
+    if moved := [arc for s in scopes for arc in s.boxes if arc in topology.moved]:
         why = f"a map replaces the event time above {moved[0]!r}, so that its age is not bounded"
-    if why:
-        raise PutBackError(f"the watermark of source {source!r} can't be put back: {why}")
-    for scope in scopes:
-        rebuild.check(deployment.plan, scope, why="its watermark is put back")
-        _require_known_results(deployment, view, scope)
+        raise PutBackError(_NO.format(source, why))
+    for scope in behind:
+        reads_on = [arc for arc in scope.inputs if rebuild.passes_on(plan, arc)]
+        if scope.on_spark and (scope in scopes or reads_on):
+            rebuild.require_history(plan, scope, why=_WHY)
+        elif scope in scopes:
+            rebuild.check(plan, scope, why=_WHY)
+    return scopes
 
 
 def _require_known_results(deployment: DeployedNetwork, view: View, scope: Scope) -> None:

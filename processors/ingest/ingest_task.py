@@ -22,7 +22,12 @@ from errata.processors.envelopes.batch import ROW, Decoded, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
-from errata.processors.ingest.stamping_task import StampingTask, believed, first_positions
+from errata.processors.ingest.stamping_task import (
+    StampingTask,
+    believed,
+    first_positions,
+    put_back_to,
+)
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import MAX_AHEAD_MS, Source
 from errata.processors.tasks import lost_records
@@ -230,15 +235,7 @@ class IngestTask(StampingTask):
         return not self.report.watermarks or self.report.watermarks[-1][1] not in (IDLE, FOREVER)
 
     def _put_back(self) -> int | None:
-        """Return where the watermark is to be put back to in the next epoch; None: nowhere.
-
-        Only one that has run ahead of the clock is. What may have expired by then, or does not
-        count as revisable any more, is older than the last one before that.
-        """
-        record, report = self.view.put_back.get(self.arc.name), self.report
-        if record is None or (report.watermarks and report.watermarks[-1][1] == FOREVER):
-            return None
-        return record.time_ms if report.trusted_ms < record.time_ms < report.watermark else None
+        return put_back_to(self.view, self.arc.name, self.report)
 
     # ---------------------------------------------------------------- a batch
 

@@ -10,7 +10,14 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import INTERVAL_MS, MOST_PAIRS, PENDING, Floor
+from errata.processors.wire.report import (
+    FOREVER,
+    INTERVAL_MS,
+    MOST_PAIRS,
+    PENDING,
+    Floor,
+    Report,
+)
 from errata.processors.wire.task_id import ScopeId
 from errata.topics.cluster import Cluster, TopicPartition
 from errata.topics.settings import PASSING_MS
@@ -119,6 +126,23 @@ class StampingTask(Task):
         if (not kept or kept[-1][1] != watermark) and len(kept) < MOST_PAIRS:
             kept += ((epoch, watermark),)
         return kept, floors
+
+
+def put_back_to(view: View, source: str, report: Report) -> int | None:
+    """Return where a task's watermark is to be put back to in its next epoch; None: nowhere.
+
+    Only one that has run ahead of the clock is. What may have expired by then, or does not count as
+    revisable any more, is older than the last one before that.
+
+    Args:
+        view: The progress of the network.
+        source: The source.
+        report: The report of its ingest task.
+    """
+    record = view.put_back.get(source)
+    if record is None or (report.watermarks and report.watermarks[-1][1] == FOREVER):
+        return None
+    return record.time_ms if report.trusted_ms < record.time_ms < report.watermark else None
 
 
 def is_awaited(view: View, task: str, since_ms: int) -> bool:

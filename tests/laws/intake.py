@@ -70,13 +70,18 @@ class IntakeAudit:
         told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
         self.pairs.append(told)
         lowered = set[int]()
+        put_back = {
+            r["counts"]["lowered_epoch"]
+            for r in self.reports[task]
+            if "lowered_epoch" in r["counts"]
+        }
         is_of_job = self.simulation.plan.topology.sources[source].on_spark
         for report in self.reports[f"ingest.{source}.0" if is_of_job else task]:
             own = (at for at in report["resume"] if at["partition"] == partition)
             end = max((at["offset"] for at in own), default=0)
             epoch = report["done"]
             known = told[max(passed)] if (passed := [e for e in told if e <= epoch]) else NEVER
-            if report["counts"].get("lowered_epoch", -1) > max(lowered, default=-1):
+            if epoch in put_back - lowered:
                 lowered.add(epoch)
                 if not intake.newest > self.simulation.put_back[source]:
                     self.found["L1"].append(f"{task} epoch {epoch}: was not ahead, but put back")

@@ -22,7 +22,7 @@ from errata.processors.tasks.shared import Shared
 from errata.spark_jobs import blocks, slabs, state_map
 from errata.spark_jobs.blocks import stretches
 from errata.spark_jobs.driver import register
-from errata.spark_jobs.epochs import Batch, Bound, Epochs
+from errata.spark_jobs.epochs import Batch, Bound, Epochs, OutdatedStatesError
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.place import Place
@@ -39,7 +39,7 @@ from errata.spark_jobs.routing import (
     StepResult,
     result_rows,
 )
-from errata.spark_jobs.source_epochs import OutdatedStatesError, epochs_of
+from errata.spark_jobs.source_epochs import epochs_of
 from errata.spark_jobs.stages import replay_requests, run_of, write
 from errata.spark_jobs.state_map import Cache, Cached, Key
 
@@ -168,7 +168,9 @@ class SparkJob:
                 end = epochs.next(start, most=most)
             except OutdatedStatesError:  # the driver makes them anew
                 kept.bounds, kept.committed, kept.states = [], 0, {}
-                yield True
+                self.reports.close()
+                yield from self.reports.begin()
+                self.job = epochs.job = self.reports.job
                 return
             if end == start:
                 yield False

@@ -5,24 +5,33 @@ windows that closed early open again; what was refused is sent again, and accept
 """
 
 import json
+import random
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from errata import Network
+from errata.cli.watermark import rebuilt_scopes
 from errata.processors.plan.deployed import put_back
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.rebuild import passes_on
+from errata.processors.tasks.rebuild import CannotRebuildError, passes_on
+from tests.laws import networks
 from tests.laws.audit import Audit
 from tests.laws.envelopes import Record, written
-from tests.laws.networks import PARTITIONS, SHAPES, Shape, close_enough
-from tests.laws.oracle import Content
+from tests.laws.networks import KEEP, PARTITIONS, SHAPES, Shape, close_enough, moved, shape_of
+from tests.laws.oracle import NEVER, Content
+from tests.laws.placing import place
 from tests.laws.seeds import seeds
 from tests.laws.simulation import STEPS_A_TICK, Simulation
+from tests.laws.spark_engine import few_of_each
 from tests.laws.tape import Tape
 
 FAR = 10**8
@@ -40,6 +49,8 @@ class Poisoned(Simulation):
         for tick in range(self.ticks):
             for _ in range(rng.choice([1, 2, 2, 3])):
                 self._send(tapes, 2 * tick)
+            if tick == poisoned and not self._has_begun(source):
+                poisoned += 1  # its first watermark would be wrong, and no other could be trusted
             if tick == poisoned:
                 for partition in partitions:
                     self._poison(source, partition, tapes[source])
@@ -50,6 +61,12 @@ class Poisoned(Simulation):
             for _ in range(STEPS_A_TICK):
                 self.step += 1
                 self._advance_somebody()
+
+    def _has_begun(self, source: str) -> bool:
+        view = View(self.cluster, plan=self.plan)
+        view.poll()
+        tasks = (f"ingest.{source}.{partition}" for partition in range(PARTITIONS))
+        return all(view.of(task).watermark > NEVER for task in tasks)
 
     def _poison(self, source: str, partition: int, tape: Tape) -> None:
         far = tape._tuple(f"far.{partition}", 0) | {"at": FAR + self.rng.randrange(100)}
@@ -141,7 +158,10 @@ def believing(shape: Shape) -> Shape:
     return shape
 
 
+UNMOVED = [make for make in SHAPES if make is not moved]
+"""Shapes in which a watermark can be put back by its operator."""
 SEEN: Counter[str] = Counter()
+SEEN_ON_SPARK: Counter[str] = Counter()
 REFUSING = (1, 5)
 """Shapes in which records that were refused meanwhile are young enough to be sent again."""
 
@@ -162,9 +182,50 @@ def test_a_watermark_that_ran_ahead_is_put_back(number: int, make, seed: int) ->
     assert dict(found) == {}
 
 
+@pytest.mark.parametrize("seed", seeds(6, 12))
+def test_a_watermark_is_put_back_where_jobs_on_spark_ingest_and_read_it(seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, few_of_each():
+        shape = believing(on_spark(UNMOVED[seed % len(UNMOVED)], seed))
+        simulation = Poisoned(shape, seed=seed, folder=Path(folder), ticks=36)
+        try:
+            simulation.run()
+            found = PutBackAudit(simulation).found
+            SEEN_ON_SPARK.update(simulation.seen)
+        finally:
+            simulation.close()
+    assert dict(found) == {}
+
+
+def on_spark(make: Callable[..., Shape], seed: int) -> Shape:
+    """Return a network with boxes and sources on Spark whose watermarks can be put back."""
+    for attempt in count():
+        rim = random.Random(f"{seed} {attempt}")
+
+        def placed(net: Network, *rest: Any, **more: Any) -> Shape:
+            place(net, rim=rim, keep=KEEP)  # noqa: B023  it is called before the next attempt
+            return shape_of(net, *rest, **more)
+
+        with mock.patch.object(networks, "shape_of", placed):
+            shape = make(kept=True)
+        with suppress(CannotRebuildError):
+            for source in shape.plan.topology.sources:
+                rebuilt_scopes(shape.plan, source)
+            if shape.plan.topology.jobs:  # these take several epochs at once, each its own
+                return replace(shape, agree=(), glitch_free=())
+    raise AssertionError("no attempt is the last one")
+
+
 def test_a_task_whose_results_its_input_asks_for_is_rebuilt_before_that_goes_on() -> None:
     """Its input is recomputed as of an epoch after which the arcs above have gone on."""
     test_a_watermark_that_ran_ahead_is_put_back(3, SHAPES[3], 1)
+
+
+def test_watermarks_were_put_back_of_jobs_while_drivers_died() -> None:
+    wanted, seed = ("put back", "lowered", "rebuilt", "sent again"), 20
+    while min(SEEN_ON_SPARK[what] for what in wanted) < 2 and seed < 60:
+        test_a_watermark_is_put_back_where_jobs_on_spark_ingest_and_read_it(seed)
+        seed += 1
+    assert {what: SEEN_ON_SPARK[what] for what in wanted if SEEN_ON_SPARK[what] < 2} == {}
 
 
 def test_watermarks_were_put_back_while_processes_died() -> None:

@@ -281,8 +281,8 @@ JOBS = [
     Mutant(
         "a job without input has nothing to settle",
         "spark_jobs/epochs.py",
-        "and not self._has_input(now) and not self._settles():",
-        "and not self._has_input(now):",
+        "if not is_due and not self._settles():",
+        "if not is_due:",
         tests=SETTLING,
     ),
 ]

@@ -2,6 +2,8 @@
 
 from tests.mutants.mutant import POISONED, Mutant
 
+_LAW = "test_a_watermark_is_put_back_where_jobs_on_spark_ingest_and_read_it"
+ON_SPARK = f"tests/laws/test_put_back.py::{_LAW}"
 PUT_BACK = [
     Mutant(
         "a watermark falls without its mark",
@@ -37,5 +39,47 @@ PUT_BACK = [
         "return min(pair[1], report.trusted_ms)",
         "return max(pair[1], report.trusted_ms)",
         network=POISONED,
+    ),
+    Mutant(
+        "a job goes on from its states where its watermark falls",
+        "spark_jobs/epochs.py",
+        "            if self.view.frontiers.falls(task):",
+        "            if False:",
+        tests=ON_SPARK,
+    ),
+    Mutant(
+        "a job that makes its states anew keeps its watermark",
+        "spark_jobs/epochs.py",
+        "wm = line.following(done, wm, epoch=epoch)",
+        "wm = max(wm, line.at(epoch))",
+        tests=ON_SPARK,
+    ),
+    Mutant(
+        "a job makes its states anew before its watermark falls",
+        "spark_jobs/epochs.py",
+        "if epoch < self.view.line(self.job.scope.name).lowered:",
+        "if epoch < 0:",
+        tests=ON_SPARK,
+    ),
+    Mutant(
+        "a job that ingests keeps a watermark that is put back",
+        "spark_jobs/reports.py",
+        "before_ms = old.watermark if lowered_ms is None else lowered_ms",
+        "before_ms = old.watermark",
+        tests=ON_SPARK,
+    ),
+    Mutant(
+        "records of the batch in which a watermark is put back are judged by the wrong one",
+        "spark_jobs/source_epochs.py",
+        "known |= {self.job.places[partition]: time_ms for partition, time_ms in lowered}",
+        "known |= {}",
+        tests=ON_SPARK,
+    ),
+    Mutant(
+        "a job that ingests does not mark where a watermark falls",
+        "spark_jobs/reports.py",
+        "lowered=old.lowered if lowered_ms is None else batch.epoch,",
+        "lowered=old.lowered,",
+        tests=ON_SPARK,
     ),
 ]

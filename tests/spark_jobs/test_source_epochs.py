@@ -8,6 +8,7 @@ import pytest
 
 from errata import Network
 from errata.processors.compile.compiler import compile_network
+from errata.processors.wire.plan_records import WatermarkRecord
 from errata.processors.wire.report import FOREVER, IDLE, Report
 from errata.spark_jobs.epochs import Bound
 from errata.spark_jobs.job import Job
@@ -35,9 +36,9 @@ class World:
         view: Any = SimpleNamespace(
             of=self.reports.__getitem__, newest_epoch=lambda: self.newest, ends={}, plan=plan,
             cluster=SimpleNamespace(stable_ends=self._ends), tasks=lambda scope: [],
-            newest=lambda *_, **__: -1,
+            newest=lambda *_, **__: -1, put_back={},
         )  # fmt: skip
-        self.ends = view.ends
+        self.ends, self.put_back = view.ends, view.put_back
         job = Job(plan, plan.topology.jobs[SCOPE], {}, {}, writers=2)
         self.epochs = SourceEpochs(job, view, clock_ms=lambda: self.now_ms)
 
@@ -137,3 +138,18 @@ def test_states_that_are_older_than_the_reports_are_made_anew(world: World) -> N
     world.report(second)
     with pytest.raises(OutdatedStatesError):
         world.epochs.next(first)
+
+
+def test_a_watermark_that_ran_ahead_is_put_back_in_a_batch_of_its_own_epoch(world: World) -> None:
+    world.there = [5, 7]
+    first = world.epochs.next(Bound())
+    world.report(first, watermark=30)
+    ahead = world.reports[f"{SCOPE}.1"]
+    world.reports[f"{SCOPE}.1"] = replace(ahead, watermark=10**12, believed=30)
+    world.put_back["trades"] = WatermarkRecord("trades", 90)
+    second = world.epochs.next(first)
+    assert (second.epoch, second.ends) == (EPOCH + 1, first.ends)
+    assert (second.lowered, second.newest) == (((1, 90),), {ONE: 30, OTHER: 90})
+    assert Bound.of(second.plain()) == second
+    world.report(second, watermark=90, believed=None)
+    assert world.epochs.next(second) == second
