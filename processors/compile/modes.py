@@ -74,7 +74,8 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     sources = typed.sources_of[name]
     mover = next((box for box in _above(typed, name) if box.moves_event_time), None)
     named = " and ".join(map(repr, sources))
-    job = next((b.arc.name for b in _above(typed, name) if b.arc.name in typed.spark), None)
+    above = [b.arc for b in _above(typed, name) if not b.arc.exchange]
+    job = next((arc.name for arc in above if arc.name in typed.spark), None)
     actual = f"no arc from source {named} down to it keeps its history"
     remedy = f'give source {named} keep="..." (e.g. keep="1d")'
     if job is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from errata.processors.compile.typed import Typed, upward
 from errata.processors.declare.faults import Fault
@@ -54,7 +54,8 @@ def _stages(typed: Typed, chosen: Mapping[str, str | None]) -> dict[str, str]:
     """Return the scope of each box on Spark: those of a scope are one query.
 
     A box runs with the boxes on Spark whose arcs it reads, if these keep no history. Of the others,
-    those that read arcs of the same scopes run together, but each aggregate alone.
+    those that read arcs of the same scopes run together, but each aggregate alone. Where a box
+    would wait for the watermark of sources that it does not come from, another job begins.
     """
     stages: dict[str, str] = {}
     first: dict[frozenset[str], str] = {}
@@ -69,6 +70,11 @@ def _stages(typed: Typed, chosen: Mapping[str, str | None]) -> dict[str, str]:
             joined = [owner_of(name)]
         elif not joined:
             joined = [first.setdefault(frozenset(box.inputs), owner_of(name))]
+        members = [name, *(n for n, stage in stages.items() if stage in joined)]
+        waiting = [n for n in members if typed.boxes[n].emits_on_close]
+        if waiting and len(_sources(typed, waiting) | {_all_sources(typed, members)}) > 1:
+            joined = [owner_of(name)]
+            stages |= {a: joined[0] for a in box.inputs if a in stages and typed.arcs[a].exchange}
         stages = {n: joined[0] if stage in joined else stage for n, stage in stages.items()}
         stages[name] = joined[0]
     return stages
@@ -182,19 +188,27 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
 
 
 def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[tuple[str, ...]]]:
-    """Return, for each scope, the sources behind each of its boxes.
+    """Return, for each scope, the sources behind each of its boxes; there should be one set.
 
-    On Spark they may be different, but for a box whose results wait for the time: in a scope all
-    sources make that.
+    In a scope all sources make the watermark. A box in a job on Spark may come from fewer of them,
+    unless its results wait for the watermark.
     """
+    jobs = {scopes[name] for name in typed.spark}
     of_scopes: dict[str, set[tuple[str, ...]]] = {}
-    waiting = set[str]()
-    sources_of = typed.sources_of
-    for name, box in typed.boxes.items():
-        of_scopes.setdefault(scopes[name], set()).add(tuple(sorted(sources_of[name])))
-        if name not in typed.spark or box.emits_on_close:
-            waiting.add(scopes[name])
-    return {scope: found for scope, found in of_scopes.items() if scope in waiting}
+    for scope in dict.fromkeys(scopes[name] for name in typed.boxes):
+        boxes = [name for name in typed.boxes if scopes[name] == scope]
+        waiting = [n for n in boxes if scope not in jobs or typed.boxes[n].emits_on_close]
+        if waiting:
+            of_scopes[scope] = _sources(typed, waiting) | {_all_sources(typed, boxes)}
+    return of_scopes
+
+
+def _sources(typed: Typed, boxes: Iterable[str]) -> set[tuple[str, ...]]:
+    return {tuple(sorted(typed.sources_of[name])) for name in boxes}
+
+
+def _all_sources(typed: Typed, boxes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({source for name in boxes for source in typed.sources_of[name]}))
 
 
 def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:

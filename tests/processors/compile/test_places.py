@@ -118,11 +118,29 @@ def test_outputs_of_a_route_do_not_meet_again_through_two_jobs() -> None:
 
 
 def test_results_at_the_close_of_windows_do_not_wait_for_other_sources() -> None:
+    for keep in (None, "1d"):
+        net, trades = network()
+        more = net.source("more", **SOURCE)
+        few = trades.where("few", "n > 1", keep=keep)
+        rows = hopping(rows=3, every=3)
+        few.aggregate("counted", by=["desk"], window=rows, c="count(*)")
+        net.join("met", {"f": few, "m": more}, on=["desk"], both="f.n + m.n", keep="1d")
+        if keep is None:
+            assert "keeps no history; give box 'few' keep=\"...\"" in refused(net)
+    met = compile_network(net).topology.jobs["met"]
+    assert met.boxes == ("met-f.exchange", "met-m.exchange", "met")
+
+
+def test_results_at_the_close_of_windows_wait_for_all_sources_of_their_job() -> None:
     net, trades = network()
-    more = net.source("more", **SOURCE)
     few = trades.where("few", "n > 1")
-    few.aggregate("counted", by=["desk"], window=hopping(rows=3, every=3), c="count(*)")
-    net.join("met", {"f": few, "m": more}, on=["desk"], both="f.n + m.n", keep="1d")
+    more = net.source("more", **SOURCE)
+    met = net.join("met", {"f": few, "m": more}, on=["desk"], both="f.n + m.n")
+    met.aggregate("sums", by=["desk"], window=tumbling("1h"), s="sum(both)")
+    topology = compile_network(net).topology
+    assert {"few", "met", "sums"} < {*topology.jobs["few"].boxes}
+    assert topology.sources_behind("few") == ("trades", "more")
+    few.aggregate("early", by=["desk"], window=tumbling("1h"), s="sum(n)", scope="few")
     assert "boxes that come from the same sources" in refused(net)
 
 
