@@ -30,10 +30,11 @@ from errata.spark_jobs.blocks import SCHEMA
 from errata.spark_jobs.epochs import OUTDATED
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.operator import Operator
 from errata.spark_jobs.reading import NOTHING
 from errata.spark_jobs.reports import BatchResult, Reports
 from errata.spark_jobs.session import error_line
-from errata.spark_jobs.stages import WRITTEN, Operator, Writer, name_of, source_of
+from errata.spark_jobs.stages import WRITTEN, Writer, name_of, source_of
 from errata.topics import names
 from errata.topics.cluster import LostOffsetError, TopicPartition
 

@@ -31,7 +31,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row as SparkRow
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -319,45 +318,33 @@ class Stored:
         self._states.removeKey((self._name, *key))
 
 
-class Operator(StatefulProcessor):  # type: ignore[misc]
-    """Runs the steps of a level; what is for later levels, or for the writer, passes through.
+def run_level(
+    job: Job, level: int, states: Any, key: Any, rows: Iterator[SparkRow]
+) -> Iterator[SparkRow]:
+    """Process the rows of one part of a step; what is for other levels passes through.
 
     Args:
         job: The job.
         level: The level.
+        states: The map of Spark's store.
+        key: The key of the part.
+        rows: Its rows, a row for each block.
     """
+    first = next(rows)
+    (number,), text, rows = key, first.batch, chain([first], rows)
+    step, slot = job.by_key[number]
+    if step.level != level:
+        yield from rows
+        return
+    batch, passed = Batch.of(text), list[SparkRow]()
 
-    def __init__(self, job: Job, level: int) -> None:
-        self.job, self.level = job, level
+    def maps(name: str) -> Cached:
+        return Cached(Stored(states, name), (job.transactional_id, number, name), _CACHE)
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state."""
-        key = "name string, slab long, number long"
-        self._states = handle.getMapState("states", key, "blob binary")
-
-    def handleInputRows(
-        self, key: Any, rows: Iterator[SparkRow], timerValues: Any
-    ) -> Iterator[SparkRow]:
-        """Process the rows of one part of a step."""
-        first = next(rows)  # a row for each block
-        (number,), text, rows = key, first.batch, chain([first], rows)
-        step, slot = self.job.by_key[number]
-        if step.level != self.level:
-            yield from rows
-            return
-        job, batch, passed = self.job, Batch.of(text), list[SparkRow]()
-
-        def maps(name: str) -> Cached:
-            owner = job.transactional_id, number, name
-            return Cached(Stored(self._states, name), owner, _CACHE)
-
-        run = run_of(job, batch, number, _own(rows, passed), maps)
-        for row in result_rows(job, batch, step, slot, run_with_replays(job, batch, step, run)):
-            yield SparkRow(**row._asdict(), batch=text)
-        yield from passed
-
-    def close(self) -> None:
-        """Do nothing: connections live as long as the process."""
+    run = run_of(job, batch, number, _own(rows, passed), maps)
+    for row in result_rows(job, batch, step, slot, run_with_replays(job, batch, step, run)):
+        yield SparkRow(**row._asdict(), batch=text)
+    yield from passed
 
 
 def _own(rows: Iterable[SparkRow], passed: list[SparkRow]) -> Iterator[Row]:
