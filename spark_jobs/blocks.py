@@ -106,7 +106,7 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         end.epoch,
         start.watermark,
         end.watermark,
-        report.settled_ms,
+        report.settled_ms if end.settled_before is None else end.settled_before,
         end.settled,
         idle=end.idle,
         settles=end.settles,

@@ -48,6 +48,8 @@ class Bound:
         idle: The partitions of a source's topic that have fallen idle.
         settles: How many runs of `errata settle` it carries out, with earlier ones; 0: none is new.
         lowered: The partitions of a source's topic whose watermark is put back, with the time.
+        settled_before: No tuple of an event time before this could be revised before the batch that
+            ends here. None: as the job has reported, in logs of older releases.
     """
 
     epoch: int = NOTHING
@@ -59,6 +61,7 @@ class Bound:
     idle: Sequence[int] = ()
     settles: int = 0
     lowered: tuple[tuple[int, int], ...] = ()
+    settled_before: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -74,6 +77,7 @@ class Bound:
             "idle": list(self.idle),
             "settles": self.settles,
             "lowered": [list(pair) for pair in self.lowered],
+            "settled_before": self.settled_before,
         }
 
     @classmethod
@@ -86,7 +90,8 @@ class Bound:
         numbers = plain["epoch"], plain["watermark"], plain["settled"]
         idle, settles = tuple(plain.get("idle", ())), plain.get("settles", 0)
         lowered = _pairs(plain.get("lowered", ()))
-        return cls(*numbers, starts, ends, newest, idle, settles, lowered)
+        before = plain.get("settled_before")
+        return cls(*numbers, starts, ends, newest, idle, settles, lowered, before)
 
 
 def _pairs(plain: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -218,7 +223,8 @@ class Epochs:
             if not is_due and not self._settles():
                 return now
         settled, settles = self._settled(epoch), self._settles()
-        return Bound(epoch, wm, settled, starts, ends, settles=settles)
+        before = self.view.of(task).settled_ms
+        return Bound(epoch, wm, settled, starts, ends, settles=settles, settled_before=before)
 
     def _settles(self) -> int:
         """Return how many runs of `errata settle` there were, if a task has not carried out one."""

@@ -47,6 +47,8 @@ from errata.topics.cluster import LostOffsetError, Records, TopicPartition
 
 log = logging.getLogger("errata")
 
+TURN_S = 0.05
+"""How long a sweeper answers a task beside it before others have their turn."""
 REPORT_MS = 1_000
 SEALS_A_LAG = 4
 """How often, while superseded records stay in the topic, what is only in memory is written."""
@@ -447,7 +449,7 @@ class LocalSweepers:
             else [self.sweepers[query.arc][self.partition]]
             for query in queries
         ]
-        limit = part_bytes(sum(map(len, addressed)))
+        limit, turn_s = part_bytes(sum(map(len, addressed))), monotonic()
         answers = []
         for query, sweepers in zip(queries, addressed, strict=True):
             gathered = [Gathered(query, sweeper.arc) for sweeper in sweepers]
@@ -464,7 +466,8 @@ class LocalSweepers:
                         yield sweeper.follow()
                         continue
                     each.add(part.tuples, part.covered, part.upto_ms)
-                    if not each.is_whole:
+                    if monotonic() > turn_s + TURN_S:
                         yield True
+                        turn_s = monotonic()
             answers.append(pl.concat(each.answer for each in gathered))
         return answers

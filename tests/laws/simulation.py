@@ -232,17 +232,16 @@ class Simulation:
         self._end_sources()
         quiet = rounds = 0
         while quiet < QUIET_ROUNDS and rounds < MOST_ROUNDS:
-            before, is_busy = sum(map(self.cluster.end, self.places)), False
+            before = sum(map(self.cluster.end, self.places))
             for place in list(self.down):
                 self._restart(place)
             for place, process in enumerate(self.processes):
                 process.waits = False  # for brokers: what takes many rounds would pass for rest
                 for turn in range(len(process.actors)):
-                    is_busy |= self._advance(place, turn)
+                    self._advance(place, turn)
             self.now += ROUND_MS * (1 + quiet)
             rounds += 1
-            is_busy |= before != sum(map(self.cluster.end, self.places))
-            quiet = 0 if is_busy else quiet + 1
+            quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
         self.seen["never quiet"] += quiet < QUIET_ROUNDS
 
     def _end_sources(self) -> None:
@@ -278,18 +277,14 @@ class Simulation:
         old = self.processes[place]
         self.processes[place] = self._start(old.kind, old)
 
-    def _advance(self, place: int, turn: int | None = None) -> bool:
-        """Advance one process if it runs; a doubtful commit or a fault may end it.
-
-        Returns:
-            Whether it had work.
-        """
+    def _advance(self, place: int, turn: int | None = None) -> None:
+        """Advance one process if it runs; a doubtful commit or a fault may end it."""
         process = self.processes[place]
         if place in self.down:
-            return False
+            return
         self.running.append(process)
         try:
-            return process.advance(self.rng, turn)
+            process.advance(self.rng, turn)
         except DoubtfulCommitError:
             self.seen["doubtful commits"] += 1
             if self.rng.random() < 0.5:
@@ -302,7 +297,6 @@ class Simulation:
             self._end(place, "fenced by a zombie")
         finally:
             self.running.pop()
-        return True
 
     def _advance_zombie(self, zombie: Process) -> None:
         self.running.append(zombie)
