@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from errata.schemas.errors import ErrataError
 from errata.topics.cluster import (
     Cluster,
     ClusterError,
+    MissingTopicError,
     Reader,
     Records,
     TopicPartition,
@@ -187,7 +189,8 @@ class SchemaRegistry:
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return the id and the schema last registered under a subject; None if there is none."""
-        self.read()
+        with suppress(MissingTopicError):  # nothing is registered yet
+            self._read()
         schema_id = self._latest.get(subject)
         return None if schema_id is None else (schema_id, self._schemas[schema_id])
 
