@@ -42,7 +42,8 @@ class Trades:
     """Sends trades by Confluent's own serializers, which register their schemas."""
 
     def __init__(self, settings: dict[str, Any], url: str) -> None:
-        self.client = client = SchemaRegistryClient({"url": url})
+        # without a limit a lost answer hangs
+        self.client = client = SchemaRegistryClient({"url": url, "timeout": 30})
         self.trade, self.key = classes(TRADE)["Trade"], classes(KEY)["TradeKey"]
         conf = {"use.deprecated.format": False}
         self.write = ProtobufSerializer(self.trade, client, conf)
@@ -107,7 +108,7 @@ def test_imports_are_those_of_the_registry(apicurio):
     side = 'syntax = "proto3"; package c; enum Side { BUY = 0; }'
     inner = 'syntax = "proto3"; package c; import "c/side.proto"; message In { Side side = 1; }'
     outer = 'syntax = "proto3"; import "c/in.proto"; message Out { c.In one = 1; }'
-    with SchemaRegistryClient({"url": apicurio.url}) as client:
+    with SchemaRegistryClient({"url": apicurio.url, "timeout": 30}) as client:
         client.register_schema("c.side", Schema(side, "PROTOBUF"))
         of_side = [SchemaReference("c/side.proto", "c.side", 1)]
         client.register_schema("c.in", Schema(inner, "PROTOBUF", of_side))
