@@ -161,8 +161,9 @@ class SourceTask(DriversTask, StampingTask):
         told = {at: end for at, end in read.items() if self.partition == 0 or at == self.place}
         resume = {**old.resume, **told}
         lowered_ms = dict(batch.lowered).get(self.partition)
-        before_ms = old.watermark if lowered_ms is None else lowered_ms
-        newest_ms = max(before_ms, result.newest.get(self.job.places[self.partition], NEVER))
+        if lowered_ms is not None:
+            old = replace(old, watermark=lowered_ms, believed=None, lowered=batch.epoch)
+        newest_ms = max(old.watermark, result.newest.get(self.job.places[self.partition], NEVER))
         last = old.watermarks[-1][1] if old.watermarks else NEVER
         end = view.ends.get(self.arc.name, {}).get(self.partition)
         has_ended = end is not None and resume.get(self.place, 0) >= end
@@ -170,19 +171,15 @@ class SourceTask(DriversTask, StampingTask):
         watermark = IDLE if is_idle else newest_ms
         if has_ended or last == FOREVER:
             watermark = FOREVER
-        if lowered_ms is None:
-            pairs, floors = self._pairs(batch.epoch, watermark)
-        else:  # readers that have not passed this epoch are rebuilt there
-            pairs, floors = ((batch.epoch, watermark),), ()
-        trusted_ms = old.trusted_ms if lowered_ms is None else lowered_ms
+        pairs, floors = self._pairs(batch.epoch, watermark, falls=lowered_ms is not None)
         return replace(
             super().next_report(result),
             watermark=newest_ms,
             watermarks=pairs,
             floors=floors,
             resume=resume,
-            believed=believed(newest_ms, before_ms=trusted_ms, now_ms=self.clock_ms()),
-            lowered=old.lowered if lowered_ms is None else batch.epoch,
+            believed=believed(newest_ms, before_ms=old.trusted_ms, now_ms=self.clock_ms()),
+            lowered=old.lowered,
         )
 
 

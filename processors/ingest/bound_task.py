@@ -144,10 +144,8 @@ class BoundTask(StampingTask):
         """Report a pair, and what it brings."""
         report = self.report
         pairs, floors = report.watermarks, report.floors
-        if moment.lowered:
-            pairs, floors = ((epoch, moment.watermark),), ()
-        elif moment.watermark != NEVER:
-            pairs, floors = self._pairs(epoch, moment.watermark)
+        if moment.lowered or moment.watermark != NEVER:
+            pairs, floors = self._pairs(epoch, moment.watermark, falls=moment.lowered)
         ends = dict(report.ends)
         ends |= {TopicPartition(self.source.topic, p): (0, epoch) for p in moment.changed}
         source = self.upstream.view.source

@@ -290,10 +290,7 @@ class IngestTask(StampingTask):
         watermark = FOREVER if ends else IDLE if idle else self.newest_ms
         if last_watermark == FOREVER:
             watermark = FOREVER
-        if put_back is None:
-            pairs, floors = self._pairs(epoch, watermark)
-        else:  # readers that have not passed this epoch are rebuilt there
-            pairs, floors = ((epoch, watermark),), ()
+        pairs, floors = self._pairs(epoch, watermark, falls=put_back is not None)
         report = replace(
             self.report,
             done=epoch,

@@ -109,12 +109,20 @@ class StampingTask(Task):
         return is_awaited(self.view, self.name, elapsed_ms(self.stamped_ms, now_ms=now))
 
     def _pairs(
-        self, epoch: int, watermark: int
+        self, epoch: int, watermark: int, *, falls: bool
     ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
         """Return the (epoch, watermark) pairs that readers may still need, with the new one.
 
         Returns the floors too: readers' watermarks as of the pairs that are dropped.
+
+        Args:
+            epoch: The epoch.
+            watermark: The watermark in it.
+            falls: Whether it was put back. Readers that have not passed this epoch are rebuilt in
+                it, and need no older pairs.
         """
+        if falls:
+            return ((epoch, watermark),), ()
         pairs = self.report.watermarks
         peers = self.view.tasks(ingest_scope(self.arc.name))
         passed = min(map(self.view.frontier, (*peers, *self._readers())))

@@ -173,13 +173,18 @@ def test_a_watermark_that_ran_ahead_is_put_back(number: int, make, seed: int) ->
         # what an arc without history has emitted is not known while tasks are rebuilt
         shape = believing(make(kept=make is close_enough or (seed + number) % 2 == 0))
         simulation = Poisoned(shape, seed=seed, folder=Path(folder), ticks=36)
-        try:
-            simulation.run()
-            found = PutBackAudit(simulation).found
-            SEEN.update(simulation.seen)
-        finally:
-            simulation.close()
-    assert dict(found) == {}
+        assert found(simulation, SEEN) == {}
+
+
+def found(simulation: Poisoned, seen: Counter[str]) -> dict[str, list[str]]:
+    """Run a simulation; return which laws it breaks, and count what happened."""
+    try:
+        simulation.run()
+        broken = PutBackAudit(simulation).found
+        seen.update(simulation.seen)
+    finally:
+        simulation.close()
+    return dict(broken)
 
 
 @pytest.mark.parametrize("seed", seeds(6, 12))
@@ -188,13 +193,7 @@ def test_a_watermark_is_put_back_where_jobs_on_spark_ingest_and_read_it(seed: in
         shape = believing(on_spark(UNMOVED[seed % len(UNMOVED)], seed))
         simulation = Poisoned(shape, seed=seed, folder=Path(folder), ticks=36)
         simulation.lose = 0  # half of a report and no checkpoint: of a source these are not borne
-        try:
-            simulation.run()
-            found = PutBackAudit(simulation).found
-            SEEN_ON_SPARK.update(simulation.seen)
-        finally:
-            simulation.close()
-    assert dict(found) == {}
+        assert found(simulation, SEEN_ON_SPARK) == {}
 
 
 def on_spark(make: Callable[..., Shape], seed: int) -> Shape:

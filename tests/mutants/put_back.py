@@ -64,8 +64,8 @@ PUT_BACK = [
     Mutant(
         "a job that ingests keeps a watermark that is put back",
         "spark_jobs/reports.py",
-        "before_ms = old.watermark if lowered_ms is None else lowered_ms",
-        "before_ms = old.watermark",
+        "old = replace(old, watermark=lowered_ms, believed=None, lowered=batch.epoch)",
+        "old = replace(old, believed=None, lowered=batch.epoch)",
         tests=ON_SPARK,
     ),
     Mutant(
@@ -78,8 +78,8 @@ PUT_BACK = [
     Mutant(
         "a job that ingests does not mark where a watermark falls",
         "spark_jobs/reports.py",
-        "lowered=old.lowered if lowered_ms is None else batch.epoch,",
-        "lowered=old.lowered,",
+        "            lowered=old.lowered,",
+        "            lowered=self.report.lowered,",
         tests=ON_SPARK,
     ),
 ]
